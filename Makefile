@@ -1,0 +1,42 @@
+# Everything works on a machine that has only Python 3.11+ and make.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test check format test-comfyui clean
+
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+install: $(INSTALLED) ## Make the virtual environment
+
+$(INSTALLED): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Comfyrail needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 …")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+run: $(INSTALLED) ## Start the server on http://127.0.0.1:8080 and run an example through it
+	@$(BIN)/python scripts/demo.py
+
+test: $(INSTALLED) ## Run every test that a fresh machine can run
+	$(BIN)/python -m pytest -m 'not comfyui'
+
+check: $(INSTALLED) ## Lint, format, types, import rule
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED) ## Format the sources
+	$(BIN)/ruff check --fix --quiet . || true
+	$(BIN)/ruff format .
+
+test-comfyui: $(INSTALLED) ## Run the tests against a real ComfyUI (installed once, outside the repo)
+	$(BIN)/python tests/comfyui_peer/install.py
+	$(BIN)/python -m pytest -m comfyui
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

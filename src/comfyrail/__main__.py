@@ -1,0 +1,5 @@
+"""`python -m comfyrail`."""
+
+from comfyrail.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""HTTP surfaces: thin adapters over the use cases."""

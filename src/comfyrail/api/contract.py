@@ -1,0 +1,255 @@
+"""The bodies of API v1: what is read and what is written."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from comfyrail.clock import Instant
+from comfyrail.errors import Category
+from comfyrail.fleet.worker import WorkerView
+from comfyrail.jobs.events import Event
+from comfyrail.jobs.faults import Fault
+from comfyrail.jobs.job import Job, Output
+from comfyrail.usecases.jobs import JobStatus
+
+
+class ExecuteRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A workflow in ComfyUI's API format, and how to run it."""
+
+    workflow: dict[str, Any]
+    input_params: dict[str, Any] = {}
+    priority: int = 5
+    timeout: float = 1800.0
+
+
+class ExecuteReply(msgspec.Struct, kw_only=True):
+    execution_id: str
+    status: str
+    submitted_at: datetime
+    estimated_duration: float
+    queue_position: int | None
+
+
+class ErrorDetail(msgspec.Struct, kw_only=True):
+    category: Category
+    code: str
+    message: str
+    details: Mapping[str, Any]
+    retry_after: float | None
+    timestamp: datetime
+    request_id: str | None
+
+
+class ErrorReply(msgspec.Struct, kw_only=True):
+    error: ErrorDetail
+
+
+class ExecutionError(msgspec.Struct, kw_only=True):
+    category: Category
+    code: str
+    message: str
+    details: Mapping[str, Any]
+    retry_after: float | None
+
+
+class OutputBody(msgspec.Struct, kw_only=True):
+    output_id: str
+    node_id: str
+    kind: str
+    filename: str
+    temporary: bool
+    partial: bool
+    content_type: str
+    size: int
+    sha256: str
+    created_at: datetime
+    url: str
+
+
+class OutputList(msgspec.Struct, kw_only=True):
+    execution_id: str
+    outputs: list[OutputBody]
+
+
+class ExecutionResult(msgspec.Struct, kw_only=True):
+    outputs: list[OutputBody]
+
+
+class Execution(msgspec.Struct, kw_only=True):
+    """A job. `queue_position` while queued (null beyond the first 1000), `result` at the end."""
+
+    execution_id: str
+    status: str
+    reason: str | None
+    priority: int
+    submitted_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+    queue_position: int | None
+    progress: float
+    current_node: str | None
+    completed_nodes: int
+    total_nodes: int
+    estimated_duration: float
+    estimated_remaining: float | None
+    timeout: float
+    attempts: int
+    retries: int
+    worker_id: str | None
+    cancel_requested: bool
+    result: ExecutionResult | None
+    error: ExecutionError | None
+    webhook_delivered: bool | None
+    last_event: int
+
+
+class ExecutionList(msgspec.Struct, kw_only=True):
+    executions: list[Execution]
+    next_cursor: str | None
+
+
+class EventBody(msgspec.Struct, kw_only=True):
+    execution_id: str
+    number: int
+    type: str
+    timestamp: datetime
+    data: Mapping[str, Any]
+
+
+class AddWorkerRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The address of a running ComfyUI or `comfyrail worker`."""
+
+    url: str
+
+
+class WorkerBody(msgspec.Struct, kw_only=True):
+    worker_id: str
+    driver: str
+    endpoint: str | None
+    status: str
+    current_jobs: list[str]
+    node_types: int
+    device: str | None
+    memory_total: int | None
+    memory_free: int | None
+    added_at: datetime
+    last_active_at: datetime | None
+    error: str | None
+
+
+class WorkerList(msgspec.Struct, kw_only=True):
+    workers: list[WorkerBody]
+
+
+class Health(msgspec.Struct, kw_only=True):
+    status: str
+    version: str
+
+
+class Readiness(msgspec.Struct, kw_only=True):
+    status: str
+    queued: int
+    processing: int
+    workers: dict[str, int]
+
+
+def time_of(instant: Instant | None) -> datetime | None:
+    return None if instant is None else moment(instant)
+
+
+def moment(instant: Instant) -> datetime:
+    return datetime.fromtimestamp(instant / 1000, UTC)
+
+
+def execution_body(job: Job, status: JobStatus | None = None) -> Execution:
+    """A job as the API shows it; the parts that take another look are null in lists."""
+    outputs = [output_body(output) for output in status.outputs] if status else []
+    shows_result = status is not None and (bool(outputs) or job.state == "completed")
+    return Execution(
+        execution_id=job.id,
+        status=job.state,
+        reason=job.reason,
+        priority=job.priority,
+        submitted_at=moment(job.submitted_at),
+        started_at=time_of(job.started_at),
+        completed_at=time_of(job.completed_at),
+        queue_position=status.queue_position if status else None,
+        progress=round(job.progress.fraction, 4),
+        current_node=job.progress.current_node,
+        completed_nodes=job.progress.completed_nodes,
+        total_nodes=job.progress.total_nodes,
+        estimated_duration=job.expected_seconds,
+        estimated_remaining=_rounded(status.remaining_seconds if status else None),
+        timeout=job.timeout_seconds,
+        attempts=job.attempts,
+        retries=job.retries,
+        worker_id=job.worker_id,
+        cancel_requested=job.cancel_requested,
+        result=ExecutionResult(outputs=outputs) if shows_result else None,
+        error=_error_body(job.fault) if job.fault else None,
+        webhook_delivered=None,
+        last_event=job.last_event,
+    )
+
+
+def output_body(output: Output) -> OutputBody:
+    return OutputBody(
+        output_id=output.file.id,
+        node_id=output.file.node_id,
+        kind=output.file.kind,
+        filename=output.file.filename,
+        temporary=output.file.is_temporary,
+        partial=output.is_partial,
+        content_type=output.file.content_type,
+        size=output.file.size,
+        sha256=output.file.sha256,
+        created_at=moment(output.created_at),
+        url=f"/v1/workflows/execution/{output.job_id}/outputs/{output.file.id}",
+    )
+
+
+def event_body(event: Event) -> EventBody:
+    return EventBody(
+        execution_id=event.job_id,
+        number=event.number,
+        type=event.type,
+        timestamp=moment(event.at),
+        data=event.data,
+    )
+
+
+def worker_body(view: WorkerView) -> WorkerBody:
+    return WorkerBody(
+        worker_id=view.id,
+        driver=view.driver,
+        endpoint=view.endpoint,
+        status=view.status,
+        current_jobs=list(view.current_jobs),
+        node_types=view.node_types,
+        device=view.device,
+        memory_total=view.memory_total,
+        memory_free=view.memory_free,
+        added_at=moment(view.added_at),
+        last_active_at=time_of(view.last_active_at),
+        error=view.error,
+    )
+
+
+def worker_list(views: Sequence[WorkerView]) -> WorkerList:
+    return WorkerList(workers=[worker_body(view) for view in views])
+
+
+def _error_body(fault: Fault) -> ExecutionError:
+    return ExecutionError(
+        category=fault.category,
+        code=fault.code,
+        message=fault.message,
+        details=fault.details,
+        retry_after=fault.retry_after,
+    )
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)

@@ -1,0 +1,105 @@
+"""How an error becomes a reply: the only place that knows status codes."""
+
+import math
+from datetime import UTC, datetime
+
+import structlog
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+
+from comfyrail import errors
+from comfyrail.api.contract import ErrorDetail, ErrorReply
+from comfyrail.api.messages import json_response
+
+log = structlog.get_logger(__name__)
+
+STATUS_OF: tuple[tuple[type[errors.ComfyrailError], int], ...] = (
+    (errors.MalformedRequest, 400),
+    (errors.ForbiddenOrigin, 403),
+    (errors.NotFound, 404),
+    (errors.Conflict, 409),
+    (errors.PayloadTooLarge, 413),
+    (errors.UnsupportedMediaType, 415),
+    (errors.RequestError, 422),
+    (errors.WorkerError, 502),
+    (errors.StoreUnavailable, 503),
+    (errors.NotReady, 503),
+    (errors.ComfyrailError, 500),
+)
+
+ROUTE_ERRORS = {404: "ROUTE_NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
+
+
+def status_of(error: errors.ComfyrailError) -> int:
+    return next(status for kind, status in STATUS_OF if isinstance(error, kind))
+
+
+def error_response(
+    error: errors.ComfyrailError, request_id: str | None, status: int | None = None
+) -> Response:
+    """The reply for an error, in the one shape that all errors have."""
+    headers = {}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(math.ceil(error.retry_after))
+    return json_response(error_body(error, request_id), status or status_of(error), headers)
+
+
+def error_body(error: errors.ComfyrailError, request_id: str | None) -> ErrorReply:
+    return ErrorReply(
+        error=ErrorDetail(
+            category=error.category,
+            code=error.code,
+            message=error.message,
+            details=error.details,
+            retry_after=error.retry_after,
+            timestamp=datetime.now(UTC),
+            request_id=request_id,
+        )
+    )
+
+
+def internal_error(request_id: str | None) -> Response:
+    """For what should never happen: the log has the trace, the client has the id to find it."""
+    hidden = errors.ComfyrailError(
+        "Something went wrong inside the server. Its log says more under this request id.",
+        code="INTERNAL_ERROR",
+    )
+    return error_response(hidden, request_id, 500)
+
+
+def request_id_of(connection: HTTPConnection) -> str | None:
+    value = connection.scope.get("request_id")
+    return value if isinstance(value, str) else None
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    @app.exception_handler(errors.ComfyrailError)
+    async def _on_own(request: Request, error: errors.ComfyrailError) -> Response:
+        return error_response(error, request_id_of(request))
+
+    @app.exception_handler(HTTPException)
+    async def _on_http(request: Request, error: HTTPException) -> Response:
+        code = ROUTE_ERRORS.get(error.status_code, "HTTP_ERROR")
+        message = (
+            f"{request.method} {request.url.path} is not part of this API. See /openapi.json."
+            if error.status_code in ROUTE_ERRORS
+            else str(error.detail)
+        )
+        own = errors.RequestError(message, code=code)
+        response = error_response(own, request_id_of(request), error.status_code)
+        if error.headers:
+            response.headers.update(error.headers)
+        return response
+
+    @app.exception_handler(RequestValidationError)
+    async def _on_parameter(request: Request, error: RequestValidationError) -> Response:
+        faults = [
+            {"path": ".".join(str(part) for part in each["loc"]), "message": each["msg"]}
+            for each in error.errors()
+        ]
+        message = "; ".join(f"{fault['path']}: {fault['message']}" for fault in faults)
+        own = errors.MalformedRequest(message, details={"faults": faults})
+        return error_response(own, request_id_of(request))

@@ -1,0 +1,118 @@
+"""API v1: executions. The hot paths (submit, status) are plain Starlette routes with msgspec."""
+
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, FastAPI, Query
+from fastapi.responses import FileResponse
+from starlette.requests import Request
+from starlette.responses import Response
+
+from comfyrail.api.contract import (
+    ExecuteReply,
+    ExecuteRequest,
+    ExecutionList,
+    OutputList,
+    execution_body,
+    moment,
+    output_body,
+)
+from comfyrail.api.messages import json_response, read_json
+from comfyrail.api.services import principal_of, services_of
+from comfyrail.ids import JobId, OutputId
+from comfyrail.jobs.states import JobState
+from comfyrail.usecases.submit import Submission
+
+EXECUTE = "/v1/workflows/execute"
+EXECUTION = "/v1/workflows/execution/{execution_id}"
+EXECUTIONS = "/v1/workflows/executions"
+
+SHOWN_INLINE = ("image/", "video/", "audio/")
+NEVER_INLINE = {"image/svg+xml"}
+
+router = APIRouter(tags=["executions"])
+
+_execute_request = msgspec.json.Decoder(ExecuteRequest)
+
+
+def install_hot_routes(app: FastAPI) -> None:
+    app.add_route(EXECUTE, execute, methods=["POST"])
+    app.add_route(EXECUTION, show_execution, methods=["GET"])
+
+
+async def execute(request: Request) -> Response:
+    body = await read_json(request, _execute_request)
+    accepted = await services_of(request).submit(
+        principal_of(request),
+        Submission(body.workflow, body.input_params, body.priority, body.timeout),
+    )
+    reply = ExecuteReply(
+        execution_id=accepted.job_id,
+        status=JobState.QUEUED,
+        submitted_at=moment(accepted.submitted_at),
+        estimated_duration=accepted.expected_seconds,
+        queue_position=accepted.queue_position,
+    )
+    where = EXECUTION.format(execution_id=accepted.job_id)
+    return json_response(reply, 202, {"Location": where})
+
+
+async def show_execution(request: Request) -> Response:
+    job_id = JobId(request.path_params["execution_id"])
+    status = await services_of(request).jobs.status(principal_of(request), job_id)
+    return json_response(execution_body(status.job, status))
+
+
+@router.get(EXECUTIONS)
+async def list_executions(
+    request: Request,
+    status: JobState | None = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    cursor: Annotated[str | None, Query(max_length=64)] = None,
+) -> Response:
+    """Newest first. Pass `next_cursor` back as `cursor` to go on."""
+    after = JobId(cursor) if cursor else None
+    page = await services_of(request).jobs.page(principal_of(request), status, after, limit)
+    return json_response(
+        ExecutionList(
+            executions=[execution_body(job) for job in page.jobs], next_cursor=page.next_cursor
+        )
+    )
+
+
+@router.post(EXECUTION + "/cancel")
+async def cancel_execution(request: Request, execution_id: str) -> Response:
+    """Cancel a job: a queued one at once, a running one as soon as its worker has stopped."""
+    status = await services_of(request).jobs.cancel(principal_of(request), JobId(execution_id))
+    return json_response(execution_body(status.job, status))
+
+
+@router.get(EXECUTION + "/outputs")
+async def list_outputs(request: Request, execution_id: str) -> Response:
+    outputs = await services_of(request).jobs.outputs(principal_of(request), JobId(execution_id))
+    return json_response(
+        OutputList(execution_id=execution_id, outputs=[output_body(output) for output in outputs])
+    )
+
+
+@router.get(EXECUTION + "/outputs/{output_id}")
+async def download_output(request: Request, execution_id: str, output_id: str) -> Response:
+    """The file itself, with ranges and ETag."""
+    output, path = await services_of(request).jobs.output_file(
+        principal_of(request), JobId(execution_id), OutputId(output_id)
+    )
+    kind = output.file.content_type
+    is_inline = kind.startswith(SHOWN_INLINE) and kind not in NEVER_INLINE
+    headers = {
+        "ETag": f'"{output.file.sha256}"',
+        "Cache-Control": "private, max-age=31536000, immutable",
+    }
+    if headers["ETag"] in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return FileResponse(
+        path,
+        media_type=kind if is_inline else "application/octet-stream",
+        filename=output.file.filename,
+        content_disposition_type="inline" if is_inline else "attachment",
+        headers=headers,
+    )

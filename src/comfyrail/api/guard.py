@@ -1,0 +1,92 @@
+"""Around every request: its id, where it may come from, headers, and the last net for errors."""
+
+import re
+import uuid
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from comfyrail.api.errors import error_response, internal_error
+from comfyrail.errors import ForbiddenOrigin
+
+log = structlog.get_logger(__name__)
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+SECURITY_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'",
+}
+
+
+class Guard:
+    """Pure ASGI, so that streams pass through untouched."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in {"http", "websocket"}:
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
+        request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        scope["request_id"] = request_id
+        started = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal started
+            if message["type"] in {"http.response.start", "websocket.http.response.start"}:
+                started = True
+                out = MutableHeaders(scope=message)
+                out["X-Request-ID"] = request_id
+                for name, value in SECURITY_HEADERS.items():
+                    out.setdefault(name, value)
+            await send(message)
+
+        refusal = refuse_foreign(headers)
+        if refusal is not None:
+            await error_response(refusal, request_id)(scope, receive, send_with_headers)
+            return
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except Exception:
+            log.exception("request_failed", request_id=request_id, path=scope["path"])
+            if started or scope["type"] == "websocket":
+                raise
+            await internal_error(request_id)(scope, receive, send_with_headers)
+
+
+def refuse_foreign(headers: Headers) -> ForbiddenOrigin | None:
+    """Access is off, so a page of some other site must not be able to act through the browser.
+
+    A Host that is no loopback name is DNS rebinding; an Origin other than the Host is cross-site.
+    """
+    host = headers.get("host", "")
+    if not _is_loopback(host):
+        return ForbiddenOrigin(
+            f"This server answers on loopback addresses only, not as {host!r}.",
+            code="FORBIDDEN_HOST",
+        )
+    origin = headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        return ForbiddenOrigin(f"Requests from pages of {origin!r} are not allowed.")
+    return None
+
+
+def _is_loopback(host: str) -> bool:
+    name = urlsplit(f"//{host}").hostname if host else None
+    if name is None:
+        return False
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,104 @@
+"""The OpenAPI document: FastAPI's routes, the hot routes, and schemas from the contract."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from comfyrail import __version__
+from comfyrail.api import contract, executions, workers
+
+REFERENCE = "#/components/schemas/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a route reads and writes. Errors are the same everywhere."""
+
+    summary: str
+    reply: type | str
+    status: int = 200
+    body: type | None = None
+    errors: tuple[int, ...] = ()
+    parameters: tuple[str, ...] = field(default=())
+
+
+_EVENTS = executions.EXECUTION + "/events"
+_OUTPUT = executions.EXECUTION + "/outputs/{output_id}"
+
+OPERATIONS: dict[tuple[str, str], Operation] = {
+    ("post", executions.EXECUTE): Operation(
+        "Submit a workflow", contract.ExecuteReply, 202, contract.ExecuteRequest, (413, 415, 422)
+    ),
+    ("get", executions.EXECUTION): Operation(
+        "Status of an execution", contract.Execution, errors=(404,), parameters=("execution_id",)
+    ),
+    ("get", executions.EXECUTIONS): Operation("List executions", contract.ExecutionList),
+    ("post", executions.EXECUTION + "/cancel"): Operation(
+        "Cancel an execution", contract.Execution, errors=(404, 409)
+    ),
+    ("get", executions.EXECUTION + "/outputs"): Operation(
+        "Outputs of an execution", contract.OutputList, errors=(404,)
+    ),
+    ("get", _OUTPUT): Operation("Download an output", "application/octet-stream", errors=(404,)),
+    ("get", _EVENTS): Operation("Follow an execution", "text/event-stream", errors=(404,)),
+    ("get", workers.WORKERS): Operation("List workers", contract.WorkerList),
+    ("post", workers.WORKERS): Operation(
+        "Add a worker", contract.WorkerBody, 201, contract.AddWorkerRequest, (409, 415, 422)
+    ),
+    ("get", workers.WORKER): Operation("Show a worker", contract.WorkerBody, errors=(404,)),
+    ("delete", workers.WORKER): Operation("Remove a worker", "", 204, errors=(404, 409)),
+    ("get", "/health"): Operation("Liveness", contract.Health),
+    ("get", "/ready"): Operation("Readiness", contract.Readiness, errors=(503,)),
+}
+
+
+def build_openapi(app: FastAPI) -> dict[str, Any]:
+    """The whole document."""
+    document = get_openapi(
+        title="Comfyrail",
+        version=__version__,
+        description=f"Runs ComfyUI workflows on a fleet. WebSocket: {executions.EXECUTION}/ws.",
+        routes=app.routes,
+    )
+    types = {
+        kind
+        for operation in OPERATIONS.values()
+        for kind in (operation.reply, operation.body, contract.ErrorReply)
+        if isinstance(kind, type)
+    }
+    ordered = sorted(types, key=lambda kind: kind.__name__)
+    _, schemas = msgspec.json.schema_components(ordered, ref_template=REFERENCE)
+    document.setdefault("components", {}).setdefault("schemas", {}).clear()
+    document["components"]["schemas"].update(schemas)
+    for (method, path), operation in OPERATIONS.items():
+        entry = document["paths"].setdefault(path, {}).setdefault(method, {})
+        _describe(entry, operation)
+    return document
+
+
+def _describe(entry: dict[str, Any], operation: Operation) -> None:
+    entry["summary"] = operation.summary
+    entry.setdefault("parameters", []).extend(
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in operation.parameters
+    )
+    if operation.body is not None:
+        entry["requestBody"] = {"required": True, "content": _content(operation.body)}
+    success: dict[str, Any] = {"description": "Done"}
+    if operation.reply:
+        success["content"] = _content(operation.reply)
+    entry["responses"] = {str(operation.status): success}
+    for status in (400, 403, 500, *operation.errors):
+        entry["responses"][str(status)] = {
+            "description": "An error",
+            "content": _content(contract.ErrorReply),
+        }
+
+
+def _content(kind: type | str) -> dict[str, Any]:
+    if isinstance(kind, str):
+        return {kind: {"schema": {"type": "string"}}}
+    return {"application/json": {"schema": {"$ref": REFERENCE.format(name=kind.__name__)}}}

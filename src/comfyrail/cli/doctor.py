@@ -1,0 +1,101 @@
+"""`comfyrail doctor`: what is right and wrong on this machine."""
+
+import importlib
+import os
+import shutil
+import sqlite3
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from comfyrail import __version__
+from comfyrail.bootstrap.settings import DEFAULT_DATA_FOLDER
+from comfyrail.cli.exits import FAILED, call_server
+from comfyrail.client import ComfyrailClient, Worker
+
+LEAST_SQLITE = (3, 37, 0)  # the first with STRICT tables
+LEAST_FREE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    is_right: bool
+    found: str
+    advice: str = ""
+
+
+def examine(data: Path | None, server: str) -> None:
+    """Print every check; exit 1 when one found a fault. A server that is not up is no fault."""
+    console = Console(highlight=False)
+    checks = [*machine_checks(), *folder_checks(data or DEFAULT_DATA_FOLDER), engine_check()]
+    checks += call_server(server_checks(server))
+    for check in checks:
+        mark = "[green]ok[/]  " if check.is_right else "[red]BAD[/] "
+        console.print(f"{mark} {check.name}: {check.found}", soft_wrap=True)
+        if not check.is_right:
+            console.print(f"     {check.advice}", markup=False, soft_wrap=True)
+    if not all(check.is_right for check in checks):
+        sys.exit(FAILED)
+
+
+def machine_checks() -> Iterator[Check]:
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    yield Check("Comfyrail", True, f"{__version__} on Python {python}, {os.cpu_count()} cores")
+    yield Check(
+        "SQLite",
+        sqlite3.sqlite_version_info >= LEAST_SQLITE,
+        sqlite3.sqlite_version,
+        "Comfyrail needs SQLite 3.37 or newer: use a newer Python build.",
+    )
+
+
+def folder_checks(data: Path) -> Iterator[Check]:
+    existing = data.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    yield Check(
+        "Data folder",
+        existing.is_dir() and os.access(existing, os.W_OK | os.X_OK),
+        str(data.absolute()),
+        f"{existing} cannot be written. Choose another folder with --data.",
+    )
+    free = shutil.disk_usage(existing).free
+    yield Check(
+        "Free disk",
+        free >= LEAST_FREE_BYTES,
+        f"{free / (1 << 30):.1f} GiB",
+        "Less than 1 GiB is free: make room, or put the data folder on another disk.",
+    )
+
+
+def engine_check() -> Check:
+    try:
+        registry = importlib.import_module("comfyrail.engine.builtin").builtin_registry()
+    except ImportError as error:
+        return Check("Engine", False, str(error), "Install Comfyrail again: pip install comfyrail")
+    return Check("Engine", True, f"{len(registry.names())} built-in node types")
+
+
+async def server_checks(server: str) -> list[Check]:
+    async with ComfyrailClient(server) as client:
+        if not await client.is_alive():
+            return [Check("Server", True, f"none answers at {server}")]
+        checks = [
+            Check(
+                "Server",
+                await client.is_ready(),
+                server,
+                "It answers, but is not ready: see its workers below, and its log.",
+            )
+        ]
+        return [*checks, *(_worker_check(worker) for worker in await client.workers())]
+
+
+def _worker_check(worker: Worker) -> Check:
+    is_right = worker.status in {"idle", "busy"}
+    found = f"{worker.status}, {worker.node_types} node types, {worker.endpoint or 'no address'}"
+    return Check(f"Worker {worker.worker_id}", is_right, found, worker.error or "See its log.")

@@ -1,0 +1,140 @@
+"""Tables of jobs and workers."""
+
+from datetime import UTC, datetime
+
+from rich.console import Console
+from rich.table import Table
+
+from comfyrail.cli.exits import call_server
+from comfyrail.client import ComfyrailClient, Execution, Worker
+
+console = Console(highlight=False)
+
+COLOURS = {
+    "completed": "green",
+    "idle": "green",
+    "processing": "cyan",
+    "busy": "cyan",
+    "queued": "yellow",
+    "starting": "yellow",
+    "cancelled": "magenta",
+    "failed": "red",
+    "unhealthy": "red",
+}
+
+
+def show_jobs(server: str, status: str | None, limit: int) -> None:
+    async def ask() -> list[Execution]:
+        async with ComfyrailClient(server) as client:
+            return await client.executions(status, limit)
+
+    jobs = call_server(ask())
+    if not jobs:
+        console.print("No jobs. Submit one with: comfyrail run FILE --server " + server)
+        return
+    table = Table("Job", "Status", "Progress", "Priority", "Submitted", "Took", "Worker")
+    for job in jobs:
+        table.add_row(
+            job.execution_id,
+            _coloured(job.status),
+            f"{job.progress:.0%}",
+            str(job.priority),
+            _ago(job.submitted_at),
+            _took(job),
+            job.worker_id or "",
+        )
+    console.print(table)
+
+
+def show_job(server: str, job_id: str) -> None:
+    async def ask() -> Execution:
+        async with ComfyrailClient(server) as client:
+            return await client.execution(job_id)
+
+    _describe(call_server(ask()), server)
+
+
+def cancel_job(server: str, job_id: str) -> None:
+    async def ask() -> Execution:
+        async with ComfyrailClient(server) as client:
+            return await client.cancel(job_id)
+
+    job = call_server(ask())
+    if job.is_final:
+        console.print(f"{job.execution_id} is {_coloured(job.status)}.")
+    else:
+        console.print(f"{job.execution_id} is being stopped on {job.worker_id}.")
+
+
+def show_workers(server: str) -> None:
+    async def ask() -> list[Worker]:
+        async with ComfyrailClient(server) as client:
+            return await client.workers()
+
+    table = Table("Worker", "Status", "Driver", "Address", "Device", "Node types", "Running")
+    troubles = []
+    for worker in call_server(ask()):
+        table.add_row(
+            worker.worker_id,
+            _coloured(worker.status),
+            worker.driver,
+            worker.endpoint or "",
+            worker.device or "",
+            str(worker.node_types),
+            "\n".join(worker.current_jobs),
+        )
+        if worker.error:
+            troubles.append(f"{worker.worker_id}: {worker.error}")
+    console.print(table)
+    for trouble in troubles:
+        console.print(trouble, markup=False, style="yellow", soft_wrap=True)
+
+
+def add_worker(server: str, url: str) -> None:
+    async def ask() -> Worker:
+        async with ComfyrailClient(server) as client:
+            return await client.add_worker(url)
+
+    worker = call_server(ask())
+    console.print(f"Added {worker.endpoint or url} as {worker.worker_id}.")
+
+
+def remove_worker(server: str, worker_id: str) -> None:
+    async def ask() -> None:
+        async with ComfyrailClient(server) as client:
+            await client.remove_worker(worker_id)
+
+    call_server(ask())
+    console.print(f"Removed {worker_id}.")
+
+
+def _describe(job: Execution, server: str) -> None:
+    console.print(f"Job       {job.execution_id}")
+    console.print(f"Status    {_coloured(job.status)} ({job.progress:.0%})")
+    console.print(f"Nodes     {job.completed_nodes} of {job.total_nodes}")
+    console.print(f"Attempts  {job.attempts}, last on {job.worker_id or 'none'}")
+    if job.queue_position is not None:
+        console.print(f"Position  {job.queue_position}")
+    if job.error is not None:
+        console.print(f"Error     {job.error.message}", markup=False, soft_wrap=True)
+    for output in job.result.outputs if job.result else ():
+        console.print(f"Output    {output.filename}  {server}{output.url}", soft_wrap=True)
+
+
+def _coloured(status: str) -> str:
+    return f"[{COLOURS.get(status, 'white')}]{status}[/]"
+
+
+def _ago(moment: datetime) -> str:
+    seconds = max(0, round((datetime.now(UTC) - moment).total_seconds()))
+    if seconds < 60:
+        return f"{seconds} s ago"
+    if seconds < 3600:
+        return f"{seconds // 60} min ago"
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _took(job: Execution) -> str:
+    if job.started_at is None or job.completed_at is None:
+        return ""
+    return f"{(job.completed_at - job.started_at).total_seconds():.1f} s"

@@ -1,0 +1,215 @@
+"""`comfyrail`: one command, a subcommand for each thing to do.
+
+Exit codes: 0 done, 1 the job failed or a check found a fault, 2 wrong use or a workflow that
+cannot run, 3 the server cannot be reached or cannot start, 130 interrupted.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from comfyrail import __version__
+from comfyrail.cli.exits import CANNOT_START, explain_and_exit
+from comfyrail.errors import ConfigurationError
+
+app = typer.Typer(
+    help="Run ComfyUI workflows for many users on a fleet of workers.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+jobs_app = typer.Typer(help="Look at jobs and stop them.")
+workers_app = typer.Typer(help="Look at workers, add and remove them.")
+app.add_typer(jobs_app, name="jobs")
+app.add_typer(workers_app, name="workers")
+
+ServerOption = Annotated[
+    str,
+    typer.Option("--server", envvar="COMFYRAIL_SERVER", help="Address of the server."),
+]
+DEFAULT_SERVER = "http://127.0.0.1:8080"
+
+
+def main() -> None:
+    """Run a command; errors that are ours become a sentence and an exit code."""
+    try:
+        app()
+    except ConfigurationError as error:
+        explain_and_exit(error.message, CANNOT_START)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"comfyrail {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    del version
+
+
+@app.command()
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port (default 8080; 0 takes any).")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder for everything that is kept.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Engine workers to start (default: one a core, at most 2).")
+    ] = None,
+    announce: Annotated[bool, typer.Option(hidden=True)] = False,
+    exit_with_parent: Annotated[bool, typer.Option(hidden=True)] = False,
+) -> None:
+    """Start the server and its local workers."""
+    from comfyrail.bootstrap.serve import serve as run_server
+    from comfyrail.bootstrap.settings import load_settings
+    from comfyrail.telemetry.logs import configure_logs
+
+    settings = load_settings(host=host, port=port, data=data, workers=workers)
+    configure_logs(as_json=settings.log_json, level=settings.log_level)
+    run_server(settings, announce=announce, exit_with_parent=exit_with_parent)
+
+
+@app.command()
+def worker(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port (0 takes any).")] = 8188,
+    data: Annotated[Path, typer.Option(help="Folder for input, output and temp.")] = Path(
+        "comfyrail-worker"
+    ),
+    input: Annotated[  # noqa: A002 - the name of the flag
+        Path | None, typer.Option(help="Input folder (default: inside the data folder).")
+    ] = None,
+    keep_outputs: Annotated[
+        int | None, typer.Option(min=1, help="Keep only so many output files.")
+    ] = None,
+    announce: Annotated[bool, typer.Option(hidden=True)] = False,
+    exit_with_parent: Annotated[bool, typer.Option(hidden=True)] = False,
+) -> None:
+    """Start one engine worker: the engine behind ComfyUI's own protocol."""
+    from comfyrail.engine.server import run_worker
+    from comfyrail.telemetry.logs import configure_logs
+
+    configure_logs()
+    run_worker(
+        host,
+        port,
+        data,
+        input_dir=input,
+        keep_outputs=keep_outputs,
+        announce=announce,
+        exit_with_parent=exit_with_parent,
+        on_ready=None if announce else _say_worker_ready,
+    )
+
+
+def _say_worker_ready(url: str) -> None:
+    typer.echo(f"Worker is listening on {url}. Add it with: comfyrail workers add {url}")
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(help="A workflow in ComfyUI's API format.")],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Set an input: NODE.INPUT=VALUE (node id or title)."),
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(envvar="COMFYRAIL_SERVER", help="Run there instead of in a private server."),
+    ] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the results.")] = Path(
+        "out"
+    ),
+    priority: Annotated[int, typer.Option(min=1, max=10, help="1 (lowest) to 10.")] = 5,
+    timeout: Annotated[float, typer.Option(help="Seconds the job may run.")] = 1800.0,
+) -> None:
+    """Run a workflow, show its progress, and fetch its results."""
+    from comfyrail.cli.run import RunRequest, run_workflow
+
+    run_workflow(RunRequest(file, tuple(set_ or ()), server, output, priority, timeout))
+
+
+@jobs_app.callback(invoke_without_command=True)
+def list_jobs(
+    context: typer.Context,
+    server: ServerOption = DEFAULT_SERVER,
+    status: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="How many at most.")] = 20,
+) -> None:
+    """List the newest jobs."""
+    from comfyrail.cli import listings
+
+    context.obj = server
+    if context.invoked_subcommand is None:
+        listings.show_jobs(server, status, limit)
+
+
+@jobs_app.command("show")
+def show_job(context: typer.Context, job_id: str) -> None:
+    """Show one job with its outputs."""
+    from comfyrail.cli import listings
+
+    listings.show_job(context.obj, job_id)
+
+
+@jobs_app.command("cancel")
+def cancel_job(context: typer.Context, job_id: str) -> None:
+    """Cancel a job, queued or running."""
+    from comfyrail.cli import listings
+
+    listings.cancel_job(context.obj, job_id)
+
+
+@workers_app.callback(invoke_without_command=True)
+def list_workers(context: typer.Context, server: ServerOption = DEFAULT_SERVER) -> None:
+    """List the workers."""
+    from comfyrail.cli import listings
+
+    context.obj = server
+    if context.invoked_subcommand is None:
+        listings.show_workers(server)
+
+
+@workers_app.command("list")
+def list_workers_by_name(context: typer.Context) -> None:
+    """List the workers."""
+    from comfyrail.cli import listings
+
+    listings.show_workers(context.obj)
+
+
+@workers_app.command("add")
+def add_worker(context: typer.Context, url: str) -> None:
+    """Add a running ComfyUI or `comfyrail worker` by its URL."""
+    from comfyrail.cli import listings
+
+    listings.add_worker(context.obj, url)
+
+
+@workers_app.command("remove")
+def remove_worker(context: typer.Context, worker_id: str) -> None:
+    """Let go of a worker that was added by URL."""
+    from comfyrail.cli import listings
+
+    listings.remove_worker(context.obj, worker_id)
+
+
+@app.command()
+def doctor(
+    data: Annotated[Path | None, typer.Option(help="Data folder to look at.")] = None,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    """Check this machine and a running server; say what is wrong and what to do."""
+    from comfyrail.cli.doctor import examine
+
+    examine(data, server)

@@ -1,0 +1,1 @@
+"""Comfyrail's own graph executor and its worker server: a library of its own."""

@@ -1,0 +1,65 @@
+"""The worker as an aiohttp application."""
+
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from comfyrail.clock import Clock, SystemClock
+from comfyrail.engine.builtin import builtin_registry
+from comfyrail.engine.cache import DEFAULT_CACHE_BYTES, MemoryCache
+from comfyrail.engine.executor import Executor
+from comfyrail.engine.folders import Folders
+from comfyrail.engine.registry import NodeRegistry
+from comfyrail.engine.retention import OutputRetention
+from comfyrail.engine.server.features import LARGEST_BODY
+from comfyrail.engine.server.file_routes import FileRoutes
+from comfyrail.engine.server.history import DEFAULT_HISTORY_SIZE
+from comfyrail.engine.server.info_routes import InfoRoutes
+from comfyrail.engine.server.job_routes import JobRoutes
+from comfyrail.engine.server.middleware import explain_malformed, guard_origin
+from comfyrail.engine.server.prompt_routes import PromptRoutes
+from comfyrail.engine.server.socket_route import SocketRoute
+from comfyrail.engine.server.worker import Worker
+
+WORKER: web.AppKey[Worker] = web.AppKey("worker", Worker)
+
+
+def create_worker(
+    folders: Folders,
+    *,
+    registry: NodeRegistry | None = None,
+    cache_bytes: int = DEFAULT_CACHE_BYTES,
+    history_size: int = DEFAULT_HISTORY_SIZE,
+    keep_outputs: int | None = None,
+    clock: Clock | None = None,
+) -> Worker:
+    """Wire a worker on folders that exist. It does nothing until its application starts."""
+    clock = clock or SystemClock()
+    executor = Executor(registry or builtin_registry(), folders, MemoryCache(cache_bytes), clock)
+    retention = None if keep_outputs is None else OutputRetention(folders, keep_outputs, clock)
+    return Worker(executor, retention=retention, history_size=history_size)
+
+
+def create_app(worker: Worker) -> web.Application:
+    """Every route with and without the prefix /api, as ComfyUI has them."""
+    app = web.Application(
+        client_max_size=LARGEST_BODY, middlewares=[guard_origin, explain_malformed]
+    )
+    app[WORKER] = worker
+    tables = [
+        *SocketRoute(worker).table(),
+        *PromptRoutes(worker).table(),
+        *InfoRoutes(worker).table(),
+        *FileRoutes(worker).table(),
+    ]
+    for prefix in ("", "/api"):
+        for route in [*tables, *JobRoutes(worker).table()]:
+            app.router.add_route(route.method, prefix + route.path, route.handler)
+    app.cleanup_ctx.append(_run_worker_thread)
+    return app
+
+
+async def _run_worker_thread(app: web.Application) -> AsyncIterator[None]:
+    app[WORKER].start()
+    yield
+    await app[WORKER].stop()

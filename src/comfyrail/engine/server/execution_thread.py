@@ -1,0 +1,125 @@
+"""The thread that executes, and how what it reports gets to the event loop."""
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from comfyrail.engine.events import (
+    Event,
+    ExecutionFailed,
+    NodeExecuted,
+    NodeProgress,
+)
+from comfyrail.engine.executor import ExecutionRequest, Executor, full_type_name
+from comfyrail.engine.interrupt import Interrupt
+from comfyrail.engine.retention import OutputRetention
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionDone:
+    """The last report about an execution: the thread is free again."""
+
+
+Report = Event | ExecutionDone
+ReportSink = Callable[[Sequence[Report]], None]
+
+
+class Outbox:
+    """Reports on their way from the thread to the loop: many at a time, in order.
+
+    Of several progress reports of one node that nobody took yet only the last is kept, so that a
+    node that reports faster than the loop can listen does not fill the memory.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, deliver: ReportSink) -> None:
+        self._loop = loop
+        self._deliver = deliver
+        self._lock = threading.Lock()
+        self._waiting: deque[Report] = deque()
+
+    def put(self, report: Report) -> None:
+        with self._lock:
+            if self._waiting:
+                if _is_newer_progress(report, self._waiting[-1]):
+                    self._waiting.pop()
+                self._waiting.append(report)
+                return
+            self._waiting.append(report)
+        # The loop may have ended while a node was still running: then nobody listens any more.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._hand_over)
+
+    def _hand_over(self) -> None:
+        with self._lock:
+            reports = tuple(self._waiting)
+            self._waiting.clear()
+        self._deliver(reports)
+
+
+class ExecutionThread:
+    """Runs one execution at a time, in the order in which they were given."""
+
+    def __init__(self, executor: Executor, retention: OutputRetention | None) -> None:
+        self._executor = executor
+        self._retention = retention
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._loop, name="executor", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def execute(self, request: ExecutionRequest, interrupt: Interrupt, outbox: Outbox) -> None:
+        self._work.put(lambda: self._execute(request, interrupt, outbox))
+
+    def clear_cache(self) -> None:
+        """Forget all results, after what was given before."""
+        self._work.put(self._executor.cache.clear)
+
+    def stop(self, timeout: float) -> None:
+        """End after the current work; a node that does not look up is left behind."""
+        self._work.put(None)
+        self._thread.join(timeout)
+
+    def _loop(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+
+    def _execute(self, request: ExecutionRequest, interrupt: Interrupt, outbox: Outbox) -> None:
+        def report(event: Event) -> None:
+            if self._retention is not None and isinstance(event, NodeExecuted):
+                self._retention.note(event.ui)
+            outbox.put(event)
+
+        try:
+            self._executor.run(request, report, interrupt)
+        except Exception as error:  # noqa: BLE001 - the thread must outlive a fault of the engine
+            outbox.put(_engine_failure(error, self._executor))
+        outbox.put(ExecutionDone())
+        if self._retention is not None:
+            self._retention.enforce()
+
+
+def _is_newer_progress(report: Report, waiting: Report) -> bool:
+    return (
+        isinstance(report, NodeProgress)
+        and isinstance(waiting, NodeProgress)
+        and report.node_id == waiting.node_id
+    )
+
+
+def _engine_failure(error: Exception, executor: Executor) -> ExecutionFailed:
+    return ExecutionFailed(
+        node_id="",
+        node_type="",
+        exception_type=full_type_name(error),
+        message=f"The engine itself failed: {error}",
+        traceback=(),
+        inputs={},
+        executed=(),
+        finished=(),
+        at=executor.clock.now(),
+    )

@@ -1,0 +1,98 @@
+"""What clients can learn about the worker."""
+
+import asyncio
+import os
+import sys
+from typing import Any
+
+from aiohttp import web
+
+from comfyrail import __version__
+from comfyrail.engine.registry import describe_node
+from comfyrail.engine.server.features import COMFYUI_VERSION, FEATURES, MODEL_FOLDERS
+from comfyrail.engine.server.replies import json_reply
+from comfyrail.engine.server.worker import Worker
+
+
+class InfoRoutes:
+    def __init__(self, worker: Worker) -> None:
+        self._engine = worker.executor
+
+    def table(self) -> list[web.RouteDef]:
+        return [
+            web.get("/object_info", self.all_nodes),
+            web.get("/object_info/{name}", self.one_node),
+            web.get("/system_stats", self.system_stats),
+            web.get("/features", self.features),
+            web.get("/embeddings", self.empty_list),
+            web.get("/extensions", self.empty_list),
+            web.get("/models", self.model_folders),
+            web.get("/models/{folder}", self.models),
+        ]
+
+    async def all_nodes(self, _: web.Request) -> web.Response:
+        # Some choices are the files of a folder.
+        engine = self._engine
+        return json_reply(await asyncio.to_thread(engine.registry.object_info, engine.folders))
+
+    async def one_node(self, request: web.Request) -> web.Response:
+        definition = self._engine.registry.get(request.match_info["name"])
+        if definition is None:
+            return json_reply({})
+        entry = await asyncio.to_thread(describe_node, definition, self._engine.folders)
+        return json_reply({definition.name: entry})
+
+    async def system_stats(self, _: web.Request) -> web.Response:
+        return json_reply(system_stats())
+
+    async def features(self, _: web.Request) -> web.Response:
+        return json_reply(FEATURES)
+
+    async def empty_list(self, _: web.Request) -> web.Response:
+        return json_reply([])
+
+    async def model_folders(self, _: web.Request) -> web.Response:
+        return json_reply(MODEL_FOLDERS)
+
+    async def models(self, request: web.Request) -> web.Response:
+        if request.match_info["folder"] not in MODEL_FOLDERS:
+            return web.Response(status=404)
+        return json_reply([])
+
+
+def system_stats() -> dict[str, Any]:
+    """ComfyUI's form, the processor as the one device."""
+    total, free = _memory_bytes()
+    return {
+        "system": {
+            "os": sys.platform,
+            "ram_total": total,
+            "ram_free": free,
+            "comfyui_version": COMFYUI_VERSION,
+            "comfyrail_version": __version__,
+            "python_version": sys.version,
+            "pytorch_version": "none",
+            "embedded_python": False,
+            "argv": sys.argv,
+        },
+        "devices": [
+            {
+                "name": "cpu",
+                "type": "cpu",
+                "index": None,
+                "vram_total": total,
+                "vram_free": free,
+                "torch_vram_total": total,
+                "torch_vram_free": free,
+            }
+        ],
+    }
+
+
+def _memory_bytes() -> tuple[int, int]:
+    """All and free memory; zeros where the system does not tell."""
+    try:
+        page = os.sysconf("SC_PAGE_SIZE")
+        return page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return 0, 0

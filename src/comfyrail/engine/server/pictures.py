@@ -1,0 +1,64 @@
+"""Pictures made for one request: previews, single channels, masks put into an image."""
+
+import io
+from pathlib import Path
+from typing import IO
+
+from PIL import Image, UnidentifiedImageError
+
+from comfyrail.errors import MalformedRequest
+
+PREVIEW_FORMATS = ("webp", "jpeg")
+DEFAULT_QUALITY = 90
+WEBP_EFFORT = 1
+
+
+def make_preview(path: Path, wish: str) -> tuple[bytes, str]:
+    """The image as `webp` or `jpeg`, quality after a semicolon: `webp;80`. And its type."""
+    wanted, _, quality_text = wish.partition(";")
+    image_format = wanted if wanted in PREVIEW_FORMATS else "webp"
+    quality = int(quality_text) if quality_text.isdecimal() else DEFAULT_QUALITY
+    picture = _open(path)
+    if image_format == "jpeg":
+        picture = picture.convert("RGB")
+    content = _encode(picture, image_format, quality=min(quality, 100), method=WEBP_EFFORT)
+    return content, f"image/{image_format}"
+
+
+def make_channel(path: Path, channel: str) -> tuple[bytes, str]:
+    """The image without its alpha (`rgb`), or nothing but its alpha (`a`), as PNG."""
+    picture = _open(path)
+    if channel == "rgb":
+        return _encode(picture.convert("RGB"), "png"), "image/png"
+    if channel != "a":
+        raise MalformedRequest("channel must be rgb, a or rgba.")
+    alone = Image.new("RGBA", picture.size)
+    alone.putalpha(picture.convert("RGBA").getchannel("A"))
+    return _encode(alone, "png"), "image/png"
+
+
+def put_mask(original: Path, mask_file: IO[bytes]) -> bytes:
+    """The original as PNG with the mask's alpha for its own. The two must have one size."""
+    picture = _open(original).convert("RGBA")
+    mask = _open(mask_file).convert("RGBA")
+    if mask.size != picture.size:
+        raise MalformedRequest(
+            f"The mask is {mask.size}, the image {picture.size}: make them equal."
+        )
+    picture.putalpha(mask.getchannel("A"))
+    return _encode(picture, "png", compress_level=4)
+
+
+def _open(source: Path | IO[bytes]) -> Image.Image:
+    try:
+        with Image.open(source) as picture:
+            picture.load()
+            return picture.copy()
+    except (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError) as error:
+        raise MalformedRequest(f"The file is not an image that can be read: {error}") from error
+
+
+def _encode(picture: Image.Image, image_format: str, **options: int) -> bytes:
+    encoded = io.BytesIO()
+    picture.save(encoded, image_format, **options)
+    return encoded.getvalue()

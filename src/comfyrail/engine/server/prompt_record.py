@@ -1,0 +1,222 @@
+"""One running prompt as clients see it: events become messages, history and a way to catch up."""
+
+from collections.abc import Iterator
+from typing import Any, assert_never
+
+from comfyrail.engine.events import (
+    Event,
+    ExecutionFailed,
+    ExecutionInterrupted,
+    ExecutionStarted,
+    ExecutionSucceeded,
+    NodeExecuted,
+    NodeFinished,
+    NodeProgress,
+    NodesCached,
+    NodeStarted,
+    Preview,
+)
+from comfyrail.engine.server.prompt_queue import QueuedPrompt
+from comfyrail.engine.server.wire import Message, TextMessage, preview_message, text_message
+
+Data = dict[str, Any]
+
+
+class PromptRecord:
+    """Takes the events of one execution in their order. Owned by the event loop."""
+
+    def __init__(self, item: QueuedPrompt) -> None:
+        self.item = item
+        self._status: list[tuple[str, Data]] = []
+        self._outputs: dict[str, Any] = {}
+        self._states: dict[str, Data] = {}
+        self._current: str | None = None
+        self._progress: TextMessage | None = None
+        self._succeeded = False
+
+    def apply(self, event: Event) -> Iterator[Message]:
+        """Remember the event and give the messages that tell the client of it."""
+        match event:
+            case NodeStarted(node_id):
+                yield from self._start_node(node_id)
+            case NodeProgress(node_id, value, maximum):
+                yield from self._report_progress(node_id, value, maximum)
+            case Preview(node_id, image, image_format):
+                yield preview_message(image, image_format, self._names_of(node_id))
+            case NodeExecuted(node_id, ui):
+                self._outputs[node_id] = ui
+                yield self._executed_message(node_id)
+            case NodeFinished(node_id, cached):
+                yield self._finish_node(node_id, cached=cached)
+            case (
+                ExecutionStarted()
+                | NodesCached()
+                | ExecutionSucceeded()
+                | ExecutionFailed()
+                | ExecutionInterrupted()
+            ):
+                yield self._change_status(event)
+            case _:
+                assert_never(event)
+
+    def end_message(self) -> TextMessage:
+        """The only sure sign of the end: sent after history has the prompt."""
+        return self._message("executing", {"node": None})
+
+    def closing_messages(self) -> list[Message]:
+        """For a client that was away at the end: how it ended, and the end itself."""
+        kind, data = self._status[-1]
+        return [text_message(kind, data), self.end_message()]
+
+    def catch_up(self) -> Iterator[Message]:
+        """For a client that comes (back) while the prompt runs: what it missed, put together."""
+        for kind, data in self._status:
+            yield text_message(kind, data)
+        for node_id in self._outputs:
+            yield self._executed_message(node_id)
+        if self._states:
+            yield self._message("progress_state", {"nodes": self._states}, prompt_first=True)
+        if self._current is not None:
+            yield self._executing_message(self._current)
+        if self._progress is not None:
+            yield self._progress
+
+    def history_entry(self) -> Data:
+        return {
+            "prompt": self.item.as_list(),
+            "outputs": self._outputs,
+            "status": {
+                "status_str": "success" if self._succeeded else "error",
+                "completed": self._succeeded,
+                "messages": [[kind, data] for kind, data in self._status],
+            },
+            "meta": {node_id: _meta_of(node_id) for node_id in self._outputs},
+        }
+
+    def _start_node(self, node_id: str) -> Iterator[Message]:
+        self._current = node_id
+        self._progress = None
+        yield self._state_message(node_id, 0.0, 1.0, "running")
+        yield self._executing_message(node_id)
+
+    def _report_progress(self, node_id: str, value: float, maximum: float) -> Iterator[Message]:
+        yield self._state_message(node_id, value, maximum, "running", droppable=True)
+        self._progress = text_message(
+            "progress",
+            {
+                "value": value,
+                "max": maximum,
+                "prompt_id": self.item.prompt_id,
+                "node": node_id,
+            },
+            droppable=True,
+        )
+        yield self._progress
+
+    def _finish_node(self, node_id: str, *, cached: bool) -> TextMessage:
+        self._progress = None
+        maximum = 1 if cached else self._states[node_id]["max"]
+        return self._state_message(node_id, maximum, maximum, "finished")
+
+    def _change_status(
+        self,
+        event: ExecutionStarted
+        | NodesCached
+        | ExecutionSucceeded
+        | ExecutionFailed
+        | ExecutionInterrupted,
+    ) -> TextMessage:
+        kind, about = _describe_status(event)
+        own = {"prompt_id": self.item.prompt_id}
+        names_nodes = isinstance(event, NodesCached)
+        data = {**(about | own if names_nodes else own | about), "timestamp": event.at}
+        self._succeeded = isinstance(event, ExecutionSucceeded)
+        self._status.append((kind, data))
+        return text_message(kind, data)
+
+    def _state_message(
+        self, node_id: str, value: float, maximum: float, state: str, *, droppable: bool = False
+    ) -> TextMessage:
+        """Only the node that changed: all of them each time would grow with the square."""
+        self._states[node_id] = {
+            "value": value,
+            "max": maximum,
+            "state": state,
+            **self._names_of(node_id),
+        }
+        return self._message(
+            "progress_state",
+            {"nodes": {node_id: self._states[node_id]}},
+            prompt_first=True,
+            droppable=droppable,
+        )
+
+    def _executing_message(self, node_id: str) -> TextMessage:
+        return self._message("executing", {"node": node_id, "display_node": node_id})
+
+    def _executed_message(self, node_id: str) -> TextMessage:
+        return self._message(
+            "executed",
+            {"node": node_id, "display_node": node_id, "output": self._outputs[node_id]},
+        )
+
+    def _names_of(self, node_id: str) -> Data:
+        return {
+            "node_id": node_id,
+            "prompt_id": self.item.prompt_id,
+            "display_node_id": node_id,
+            "parent_node_id": None,
+            "real_node_id": node_id,
+        }
+
+    def _message(
+        self, kind: str, data: Data, *, prompt_first: bool = False, droppable: bool = False
+    ) -> TextMessage:
+        own = {"prompt_id": self.item.prompt_id}
+        return text_message(
+            kind, {**own, **data} if prompt_first else {**data, **own}, droppable=droppable
+        )
+
+
+def _describe_status(
+    event: ExecutionStarted
+    | NodesCached
+    | ExecutionSucceeded
+    | ExecutionFailed
+    | ExecutionInterrupted,
+) -> tuple[str, Data]:
+    match event:
+        case ExecutionStarted():
+            return "execution_start", {}
+        case NodesCached(node_ids):
+            return "execution_cached", {"nodes": list(node_ids)}
+        case ExecutionSucceeded():
+            return "execution_success", {}
+        case ExecutionInterrupted():
+            return "execution_interrupted", {
+                "node_id": event.node_id,
+                "node_type": event.node_type,
+                "executed": list(event.executed),
+            }
+        case ExecutionFailed():
+            return "execution_error", {
+                "node_id": event.node_id,
+                "node_type": event.node_type,
+                "executed": list(event.executed),
+                "exception_message": event.message,
+                "exception_type": event.exception_type,
+                "traceback": list(event.traceback),
+                "current_inputs": event.inputs,
+                "current_outputs": list(event.finished),
+            }
+        case _:
+            assert_never(event)
+
+
+def _meta_of(node_id: str) -> Data:
+    return {
+        "node_id": node_id,
+        "display_node": node_id,
+        "parent_node": None,
+        "real_node_id": node_id,
+    }

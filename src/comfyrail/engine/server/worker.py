@@ -1,0 +1,153 @@
+"""The worker's state on the event loop: what waits, what runs, what has ended, who listens."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from comfyrail.engine.executor import Executor
+from comfyrail.engine.interrupt import Interrupt
+from comfyrail.engine.retention import OutputRetention
+from comfyrail.engine.server.execution_thread import (
+    ExecutionDone,
+    ExecutionThread,
+    Outbox,
+    Report,
+)
+from comfyrail.engine.server.history import DEFAULT_HISTORY_SIZE, History
+from comfyrail.engine.server.missed_ends import MissedEnds
+from comfyrail.engine.server.prompt_queue import PromptQueue, QueuedPrompt
+from comfyrail.engine.server.prompt_record import PromptRecord
+from comfyrail.engine.server.sockets import Connection, SocketHub
+from comfyrail.engine.server.wire import TextMessage, text_message
+
+STOP_SECONDS = 2.0
+
+
+class Worker:
+    """Every method is called on the event loop, and none of them waits."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        *,
+        retention: OutputRetention | None = None,
+        history_size: int = DEFAULT_HISTORY_SIZE,
+    ) -> None:
+        self.executor = executor
+        self.queue = PromptQueue()
+        self.history = History(history_size)
+        self.sockets = SocketHub()
+        self._missed = MissedEnds()
+        self._thread = ExecutionThread(executor, retention)
+        self._running: tuple[PromptRecord, Interrupt] | None = None
+        self._next_number = 0
+
+    def start(self) -> None:
+        self._outbox = Outbox(asyncio.get_running_loop(), self._take_reports)
+        self._thread.start()
+
+    async def stop(self) -> None:
+        self.queue.clear()
+        self.interrupt()
+        self.sockets.abort_all()
+        await asyncio.to_thread(self._thread.stop, STOP_SECONDS)
+
+    @property
+    def running(self) -> QueuedPrompt | None:
+        return self._running[0].item if self._running else None
+
+    @property
+    def remaining(self) -> int:
+        """Prompts that have not ended."""
+        return len(self.queue) + (self._running is not None)
+
+    def holds(self, prompt_id: str) -> bool:
+        """Whether a prompt of this id waits or runs."""
+        running = self.running
+        return prompt_id in self.queue or (running is not None and running.prompt_id == prompt_id)
+
+    def next_number(self) -> int:
+        """Counts requests, also those that are refused."""
+        number = self._next_number
+        self._next_number += 1
+        return number
+
+    def submit(self, item: QueuedPrompt) -> None:
+        """Queue a prompt; its id must not be held already."""
+        self.queue.add(item)
+        self._announce_status()
+        if self._running is None:
+            # Not at once: the client should have its reply before the first message.
+            asyncio.get_running_loop().call_soon(self._run_next)
+
+    def delete_pending(self, prompt_ids: Iterable[str]) -> None:
+        self.queue.delete(prompt_ids)
+        self._announce_status()
+
+    def clear_pending(self) -> None:
+        self.queue.clear()
+        self._announce_status()
+
+    def interrupt(self, prompt_id: str | None = None) -> None:
+        """Stop the running prompt, if it is the one that is meant."""
+        if self._running is not None:
+            record, interrupt = self._running
+            if prompt_id is None or record.item.prompt_id == prompt_id:
+                interrupt.request()
+
+    def free_memory(self) -> None:
+        self._thread.clear_cache()
+
+    def connect(self, client_id: str, connection: Connection) -> None:
+        """Greet a client, tell it what it missed, and keep it informed from here on."""
+        connection.offer(self._status_message(sid=client_id))
+        for message in self._missed.take(client_id):
+            connection.offer(message)
+        if self._running is not None and self._running[0].item.client_id == client_id:
+            for message in self._running[0].catch_up():
+                connection.offer(message)
+        self.sockets.add(client_id, connection)
+
+    def disconnect(self, client_id: str, connection: Connection) -> None:
+        self.sockets.remove(client_id, connection)
+
+    def _run_next(self) -> None:
+        if self._running is not None:
+            return
+        item = self.queue.take()
+        if item is None:
+            return
+        interrupt = Interrupt()
+        self._running = (PromptRecord(item), interrupt)
+        self._announce_status()
+        self._thread.execute(item.request(), interrupt, self._outbox)
+
+    def _take_reports(self, reports: Sequence[Report]) -> None:
+        for report in reports:
+            if self._running is None:
+                return
+            record = self._running[0]
+            if isinstance(report, ExecutionDone):
+                self._finish(record)
+            else:
+                self.sockets.send(record.item.client_id, list(record.apply(report)))
+
+    def _finish(self, record: PromptRecord) -> None:
+        item = record.item
+        self.history.add(item.prompt_id, record.history_entry())
+        self._running = None
+        self._announce_status()
+        if item.client_id is not None and not self.sockets.is_connected(item.client_id):
+            self._missed.keep(item.client_id, record.closing_messages())
+        else:
+            self.sockets.send(item.client_id, [record.end_message()])
+        self._run_next()
+
+    def _announce_status(self) -> None:
+        self.sockets.broadcast(self._status_message())
+
+    def _status_message(self, sid: str | None = None) -> TextMessage:
+        data: dict[str, Any] = {"status": {"exec_info": {"queue_remaining": self.remaining}}}
+        if sid is not None:
+            data["sid"] = sid
+        return text_message("status", data)

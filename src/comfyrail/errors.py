@@ -1,0 +1,187 @@
+"""Every error that Comfyrail raises on purpose.
+
+ComfyrailError
+├── RequestError                  the caller can mend it
+│   ├── MalformedRequest          the body or a query value cannot be read
+│   ├── PayloadTooLarge
+│   ├── UnsupportedMediaType
+│   ├── ForbiddenOrigin
+│   ├── NotFound                  JobNotFound, OutputNotFound, WorkerNotFound
+│   ├── Conflict                  the thing is not in a state that allows this
+│   ├── InvalidWorkflow           carries all findings
+│   │   ├── MalformedWorkflow
+│   │   ├── CyclicWorkflow
+│   │   └── UnknownParameter
+│   └── WorkerRefused             a worker that cannot be added
+├── WorkerError                   a worker did not do what was asked
+│   ├── WorkerUnreachable
+│   ├── WorkerProtocolError
+│   └── PromptRejected            the worker refused the graph
+├── StoreError
+│   ├── StaleAttempt              a write with a fencing token that is no longer valid
+│   ├── IllegalTransition
+│   └── StoreUnavailable
+├── NotReady                      the server cannot work yet
+└── ConfigurationError            the server cannot start like this
+
+A message says what happened and what to do next. Data travels as attributes; `details` is what a
+client may see. How an error becomes an HTTP reply is in `comfyrail.api.errors` alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+Category = Literal["validation", "resource", "execution", "timeout", "system"]
+
+
+class ComfyrailError(Exception):
+    """Base of all errors here: a message for people, a code for programs."""
+
+    category: Category = "system"
+    code: str = "INTERNAL_ERROR"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        details: Mapping[str, Any] | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        if code is not None:
+            self.code = code
+        self.details: dict[str, Any] = dict(details or {})
+        self.retry_after = retry_after
+
+
+class RequestError(ComfyrailError):
+    category: Category = "validation"
+    code = "INVALID_REQUEST"
+
+
+class MalformedRequest(RequestError):
+    code = "MALFORMED_REQUEST"
+
+
+class PayloadTooLarge(RequestError):
+    code = "PAYLOAD_TOO_LARGE"
+
+
+class UnsupportedMediaType(RequestError):
+    code = "UNSUPPORTED_MEDIA_TYPE"
+
+
+class ForbiddenOrigin(RequestError):
+    code = "FORBIDDEN_ORIGIN"
+
+
+class NotFound(RequestError):
+    code = "NOT_FOUND"
+
+
+class JobNotFound(NotFound):
+    code = "EXECUTION_NOT_FOUND"
+
+
+class OutputNotFound(NotFound):
+    code = "OUTPUT_NOT_FOUND"
+
+
+class WorkerNotFound(NotFound):
+    code = "WORKER_NOT_FOUND"
+
+
+class Conflict(RequestError):
+    code = "CONFLICT"
+
+
+class InvalidWorkflow(RequestError):
+    """A workflow that cannot run; `findings` holds every fault that was found, as plain data."""
+
+    code = "INVALID_WORKFLOW"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        findings: Sequence[Mapping[str, Any]] = (),
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        merged = dict(details or {})
+        if findings:
+            merged["findings"] = [dict(finding) for finding in findings]
+        super().__init__(message, code=code, details=merged)
+
+
+class MalformedWorkflow(InvalidWorkflow):
+    code = "SCHEMA_VALIDATION_ERROR"
+
+
+class CyclicWorkflow(InvalidWorkflow):
+    code = "CIRCULAR_DEPENDENCY"
+
+    def __init__(self, cycle: Sequence[str]) -> None:
+        path = " → ".join([*cycle, cycle[0]])
+        super().__init__(
+            f"The workflow has a cycle: {path}. Remove one of these links.",
+            details={"cycle": list(cycle)},
+        )
+        self.cycle = list(cycle)
+
+
+class UnknownParameter(InvalidWorkflow):
+    code = "UNKNOWN_PARAMETER"
+
+
+class WorkerRefused(RequestError):
+    code = "WORKER_REFUSED"
+
+
+class WorkerError(ComfyrailError):
+    code = "WORKER_ERROR"
+
+
+class WorkerUnreachable(WorkerError):
+    code = "WORKER_UNREACHABLE"
+
+
+class WorkerProtocolError(WorkerError):
+    code = "WORKER_PROTOCOL_ERROR"
+
+
+class PromptRejected(WorkerError):
+    """The worker refused the graph; `body` is its own answer."""
+
+    category: Category = "validation"
+    code = "PROMPT_REJECTED"
+
+    def __init__(self, message: str, body: Mapping[str, Any]) -> None:
+        super().__init__(message, details={"worker_reply": dict(body)})
+        self.body = dict(body)
+
+
+class StoreError(ComfyrailError):
+    code = "STORE_ERROR"
+
+
+class StaleAttempt(StoreError):
+    code = "STALE_ATTEMPT"
+
+
+class IllegalTransition(StoreError):
+    code = "ILLEGAL_TRANSITION"
+
+
+class StoreUnavailable(StoreError):
+    code = "STORE_UNAVAILABLE"
+
+
+class NotReady(ComfyrailError):
+    code = "NOT_READY"
+
+
+class ConfigurationError(ComfyrailError):
+    code = "CONFIGURATION_ERROR"

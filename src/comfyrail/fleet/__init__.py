@@ -1,0 +1,1 @@
+"""Workers: how they come to be, how they are spoken to, what runs on them."""

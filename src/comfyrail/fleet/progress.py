@@ -1,0 +1,119 @@
+"""From a worker's messages to the job's progress and node events. Pure but for the clock."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from comfyrail.clock import Clock
+from comfyrail.fleet.comfyui.messages import (
+    Message,
+    NodeExecuted,
+    NodeExecuting,
+    NodesCached,
+    ProgressChanged,
+)
+from comfyrail.jobs.events import EventType, NewEvent
+from comfyrail.jobs.faults import Fault
+from comfyrail.jobs.job import Progress
+
+CEILING = 0.99
+"""Only a completed job is at 1."""
+
+
+@dataclass(slots=True)
+class ProgressTracker:
+    """Follows one attempt. `take` gives what is new since it was last called."""
+
+    prompt: Mapping[str, Any]
+    clock: Clock
+    fraction: float = 0.0
+    _started: dict[str, float] = field(default_factory=dict)
+    _running: dict[str, float] = field(default_factory=dict)
+    _done: set[str] = field(default_factory=set)
+    _current: str | None = None
+    _events: list[NewEvent] = field(default_factory=list)
+    _changed: bool = False
+
+    def observe(self, message: Message) -> None:
+        match message:
+            case NodesCached(_, nodes):
+                for node in nodes:
+                    self._complete(node, cached=True)
+            case NodeExecuting(_, node):
+                self._begin(node)
+            case NodeExecuted(_, node):
+                self._complete(node, cached=False)
+            case ProgressChanged(_, changes):
+                for change in changes:
+                    if change.state == "finished":
+                        self._complete(change.node, cached=False)
+                    elif change.node in self.prompt and change.node not in self._done:
+                        self._begin(change.node)
+                        self._running[change.node] = change.fraction
+                        self._changed = True
+            case _:
+                return
+
+    def complete_rest(self) -> None:
+        """The prompt has succeeded: what was running has ended too."""
+        for node in list(self._running):
+            self._complete(node, cached=False)
+
+    def warn(self, fault: Fault) -> None:
+        """Note a fault that did not end the job."""
+        self._changed = True
+        data = {"code": fault.code, "message": fault.message, **fault.details}
+        self._events.append(NewEvent(EventType.WARNING, data))
+
+    @property
+    def has_news(self) -> bool:
+        return self._changed
+
+    def take(self) -> tuple[list[NewEvent], Progress | None]:
+        """Events since the last call, progress as one of them at most; and the progress itself."""
+        if not self._changed:
+            return [], None
+        progress = self.progress()
+        self._changed = False
+        events, self._events = self._events, []
+        return [*events, NewEvent(EventType.PROGRESS, self._describe(progress))], progress
+
+    def progress(self) -> Progress:
+        total = max(1, len(self.prompt))
+        reached = (len(self._done) + sum(self._running.values())) / total
+        self.fraction = max(self.fraction, min(CEILING, reached))
+        return Progress(self.fraction, self._current, len(self._done), total)
+
+    def _describe(self, progress: Progress) -> dict[str, Any]:
+        return {
+            "progress": round(progress.fraction, 4),
+            "current_node": progress.current_node,
+            "completed_nodes": progress.completed_nodes,
+            "total_nodes": progress.total_nodes,
+            "node_progress": {node: round(part, 4) for node, part in self._running.items()},
+        }
+
+    def _begin(self, node: str) -> None:
+        self._current = node
+        if node not in self.prompt or node in self._started or node in self._done:
+            return
+        self._started[node] = self.clock.monotonic()
+        self._running.setdefault(node, 0.0)
+        self._changed = True
+        self._events.append(NewEvent(EventType.NODE_STARTED, self._name(node)))
+
+    def _complete(self, node: str, *, cached: bool) -> None:
+        if node not in self.prompt or node in self._done:
+            return
+        self._done.add(node)
+        self._running.pop(node, None)
+        if self._current == node:
+            self._current = None
+        self._changed = True
+        started = self._started.get(node)
+        seconds = None if started is None else round(self.clock.monotonic() - started, 4)
+        data = {**self._name(node), "cached": cached, "duration": seconds}
+        self._events.append(NewEvent(EventType.NODE_COMPLETED, data))
+
+    def _name(self, node: str) -> dict[str, Any]:
+        return {"node_id": node, "node_type": self.prompt[node].get("class_type")}

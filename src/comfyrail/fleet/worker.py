@@ -1,0 +1,268 @@
+"""A worker as the fleet knows it: its link, its state, what runs on it."""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import structlog
+
+from comfyrail.clock import Clock, Instant
+from comfyrail.errors import WorkerError
+from comfyrail.fleet.catalogs import FleetCatalog
+from comfyrail.fleet.comfyui.client import ComfyClient
+from comfyrail.fleet.connection import WorkerConnection
+from comfyrail.fleet.drivers.interface import WorkerHost
+from comfyrail.fleet.outputs import BlobSink
+from comfyrail.fleet.session import AttemptSession, SessionTimes
+from comfyrail.ids import AttemptToken, JobId, WorkerId
+from comfyrail.jobs.job import Attempt
+from comfyrail.jobs.outcome import Lost
+from comfyrail.jobs.workers import FreeWorker, WorkerStatus
+from comfyrail.store.interface import Store
+from comfyrail.store.signals import WORKERS
+
+log = structlog.get_logger(__name__)
+
+FIRST_RETRY_SECONDS = 0.1
+LAST_RETRY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """What a caller may see of a worker."""
+
+    id: WorkerId
+    driver: str
+    endpoint: str | None
+    status: WorkerStatus
+    current_jobs: tuple[JobId, ...]
+    node_types: int
+    device: str | None
+    memory_total: int | None
+    memory_free: int | None
+    added_at: Instant
+    last_active_at: Instant | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerContext:
+    """What all workers of a fleet share."""
+
+    store: Store
+    catalog: FleetCatalog
+    sink: BlobSink
+    http: aiohttp.ClientSession
+    clock: Clock
+    times: SessionTimes
+    owner: str
+    lease_seconds: float
+
+
+class LiveWorker:
+    """Keeps one worker connected and runs attempts on it. `run` goes on until it is cancelled."""
+
+    def __init__(
+        self, worker_id: WorkerId, host: WorkerHost, added_at: Instant, context: WorkerContext
+    ) -> None:
+        self.id = worker_id
+        self._host = host
+        self._added_at = added_at
+        self._context = context
+        self._connection: WorkerConnection | None = None
+        self._ready = False
+        self._was_ready = False
+        self._is_leaving = False
+        self._error: str | None = None
+        self._node_types: frozenset[str] = frozenset()
+        self._device: Mapping[str, Any] = {}
+        self._sessions: dict[AttemptToken, tuple[JobId, AttemptSession]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._idle_since = context.clock.monotonic()
+        self._last_active_at: Instant | None = None
+
+    # What others ask
+
+    @property
+    def status(self) -> WorkerStatus:
+        if self._is_leaving:
+            return WorkerStatus.DRAINING
+        if self._ready:
+            return WorkerStatus.BUSY if self._sessions else WorkerStatus.IDLE
+        return WorkerStatus.UNHEALTHY if self._was_ready or self._error else WorkerStatus.STARTING
+
+    def view(self) -> WorkerView:
+        return WorkerView(
+            id=self.id,
+            driver=self._host.driver,
+            endpoint=self._connection.client.endpoint if self._connection else None,
+            status=self.status,
+            current_jobs=tuple(job_id for job_id, _ in self._sessions.values()),
+            node_types=len(self._node_types),
+            device=_text(self._device.get("name")),
+            memory_total=_whole(self._device.get("vram_total")),
+            memory_free=_whole(self._device.get("vram_free")),
+            added_at=self._added_at,
+            last_active_at=self._last_active_at,
+            error=self._error,
+        )
+
+    def free(self) -> FreeWorker | None:
+        if self.status is not WorkerStatus.IDLE:
+            return None
+        return FreeWorker(self.id, self._node_types, self._idle_since)
+
+    def tokens(self) -> list[AttemptToken]:
+        return list(self._sessions)
+
+    def drop_stale(self, token: AttemptToken) -> None:
+        if token in self._sessions:
+            self._sessions[token][1].attempt_is_stale()
+
+    # Running
+
+    async def run(self) -> None:
+        delay = FIRST_RETRY_SECONDS
+        while True:
+            self._was_ready = False
+            try:
+                await self._live_once()
+            except WorkerError as error:
+                self._note_error(error.message)
+            delay = FIRST_RETRY_SECONDS if self._was_ready else delay * 2
+            await asyncio.sleep(min(LAST_RETRY_SECONDS, delay) * random.uniform(0.5, 1.0))  # noqa: S311 - spread, not secrecy
+
+    def start(self, attempt: Attempt, *, adopted: bool) -> None:
+        """Begin an attempt; its end is written by itself and frees the worker."""
+        context = self._context
+        if self._connection is None:
+            lost = Lost("the worker went away before the job began", counted=False)
+            work = self._give_back(attempt.token, lost)
+        else:
+            session = AttemptSession(
+                attempt,
+                self._connection,
+                store=context.store,
+                sink=context.sink,
+                clock=context.clock,
+                times=context.times,
+            )
+            # Before the task runs: the scheduler must see at once that the worker is taken.
+            self._sessions[attempt.token] = (attempt.job_id, session)
+            work = self._run_session(attempt, session, adopted=adopted)
+        task = asyncio.create_task(work, name=f"attempt-{attempt.job_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def leave(self) -> None:
+        """Take no more jobs; hand the running ones back; let go of the worker."""
+        self._is_leaving = True
+        self._lose_sessions("the worker was removed", counted=False)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.shut_down()
+
+    async def shut_down(self) -> None:
+        """The server stops: the attempts stay as they are, the next server adopts them."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._host.stop()
+
+    async def _live_once(self) -> None:
+        """One life of the worker: from its start until it is known to have ended."""
+        endpoint = await self._host.start()
+        client = ComfyClient(endpoint, self._context.http)
+        self._connection = WorkerConnection(client)
+        ended = asyncio.create_task(self._host.wait_ended(), name=f"ended-{self.id}")
+        linked = asyncio.create_task(self._keep_linked(self._connection), name=f"link-{self.id}")
+        try:
+            await asyncio.wait({ended, linked}, return_when=asyncio.FIRST_COMPLETED)
+            if linked.done():
+                linked.result()
+            cause = await ended
+        finally:
+            ended.cancel()
+            linked.cancel()
+            await asyncio.gather(ended, linked, return_exceptions=True)
+            self._set_ready(ready=False)
+        self._note_error(cause)
+        self._lose_sessions(cause)
+
+    async def _keep_linked(self, connection: WorkerConnection) -> None:
+        delay = FIRST_RETRY_SECONDS
+        while True:
+            try:
+                await self._greet(connection)
+                await connection.follow(opened=lambda: self._set_ready(ready=True))
+                delay = FIRST_RETRY_SECONDS
+            except WorkerError as error:
+                self._note_error(error.message)
+            finally:
+                self._set_ready(ready=False)
+            await asyncio.sleep(delay)
+            delay = min(LAST_RETRY_SECONDS, delay * 2)
+
+    async def _greet(self, connection: WorkerConnection) -> None:
+        """Learn what the worker is; take over the attempts that an earlier server left on it."""
+        context = self._context
+        stats = await connection.client.system_stats()
+        devices = stats.get("devices")
+        first = devices[0] if isinstance(devices, list) and devices else {}
+        self._device = first if isinstance(first, dict) else {}
+        catalog = await context.catalog.learn(self.id, await connection.client.object_info())
+        self._node_types = frozenset(catalog.types)
+        for attempt in await context.store.adopt_attempts(
+            self.id, context.owner, context.lease_seconds
+        ):
+            log.info("attempt_adopted", job_id=attempt.job_id, worker_id=self.id)
+            self.start(attempt, adopted=True)
+
+    async def _give_back(self, token: AttemptToken, lost: Lost) -> None:
+        await self._context.store.finish_attempt(token, lost)
+
+    async def _run_session(
+        self, attempt: Attempt, session: AttemptSession, *, adopted: bool
+    ) -> None:
+        context = self._context
+        try:
+            await session.run(adopted=adopted)
+            await session.until_gone()
+        except Exception:  # a fault of ours: the lease runs out and the job goes elsewhere
+            log.exception("session_failed", job_id=attempt.job_id, worker_id=self.id)
+        finally:
+            del self._sessions[attempt.token]
+            self._idle_since = context.clock.monotonic()
+            self._last_active_at = context.clock.now()
+            context.store.signals.notify(WORKERS)
+
+    def _lose_sessions(self, cause: str, *, counted: bool = True) -> None:
+        for _, session in self._sessions.values():
+            session.worker_is_gone(Lost(cause, counted))
+
+    def _set_ready(self, *, ready: bool) -> None:
+        if ready == self._ready:
+            return
+        self._ready = ready
+        if ready:
+            self._was_ready = True
+            self._error = None
+            log.info("worker_ready", worker_id=self.id, node_types=len(self._node_types))
+        self._context.store.signals.notify(WORKERS)
+
+    def _note_error(self, message: str) -> None:
+        if message != self._error:
+            log.warning("worker_trouble", worker_id=self.id, error=message)
+        self._error = message
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None

@@ -1,0 +1,1 @@
+"""Jobs, attempts, states, priority, events, faults: what they are and their rules. Pure."""

@@ -1,0 +1,107 @@
+"""The values that rooms hand each other about jobs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from comfyrail.clock import Instant
+from comfyrail.ids import AttemptToken, JobId, OutputId, TenantId, WorkerId
+from comfyrail.jobs.faults import Fault
+from comfyrail.jobs.states import AttemptState, JobState
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A checked submission, ready to be stored. `prompt` is the graph in ComfyUI's API format."""
+
+    id: JobId
+    tenant: TenantId
+    prompt: Mapping[str, Any]
+    node_types: frozenset[str]
+    priority: int
+    rank: int
+    timeout_seconds: float
+    expected_seconds: float
+    submitted_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    fraction: float = 0.0
+    current_node: str | None = None
+    completed_nodes: int = 0
+    total_nodes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    id: JobId
+    tenant: TenantId
+    state: JobState
+    reason: str | None
+    priority: int
+    rank: int
+    timeout_seconds: float
+    expected_seconds: float
+    submitted_at: Instant
+    started_at: Instant | None
+    completed_at: Instant | None
+    attempts: int
+    retries: int
+    worker_id: WorkerId | None
+    cancel_requested: bool
+    progress: Progress
+    fault: Fault | None
+    last_event: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """What placement needs to know of a job at the head of the queue."""
+
+    id: JobId
+    rank: int
+    node_types: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of a job on one worker. Writes about it need its token."""
+
+    job_id: JobId
+    number: int
+    worker_id: WorkerId
+    token: AttemptToken
+    prompt_id: str
+    state: AttemptState
+    started_at: Instant
+    timeout_seconds: float
+    prompt: Mapping[str, Any]
+    progress: Progress
+    cancel_requested: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NewOutput:
+    """A file that a worker made, already in the blob store under `blob_key`."""
+
+    id: OutputId
+    node_id: str
+    kind: str
+    filename: str
+    subfolder: str
+    is_temporary: bool
+    content_type: str
+    size: int
+    sha256: str
+    blob_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    job_id: JobId
+    attempt: int
+    position: int
+    is_partial: bool
+    created_at: Instant
+    file: NewOutput

@@ -1,0 +1,1 @@
+"""Telling those who asked: streams of a job's events."""

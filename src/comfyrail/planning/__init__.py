@@ -1,0 +1,1 @@
+"""What a workflow will need, before it runs. Pure."""

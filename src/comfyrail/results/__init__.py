@@ -1,0 +1,1 @@
+"""Outputs: where the bytes are kept."""

@@ -1,0 +1,106 @@
+"""The blob store on local disk: content-addressed, so equal files are kept once."""
+
+import asyncio
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from comfyrail.errors import ConfigurationError, OutputNotFound
+
+WRITE_SIZE = 1 << 20
+_KEY = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlob:
+    key: str
+    size: int
+    sha256: str
+
+
+class LocalBlobStore:
+    """Files under one folder, named by the SHA-256 of their content."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._incoming = folder / "incoming"
+        try:
+            self._incoming.mkdir(parents=True, exist_ok=True)
+            for leftover in self._incoming.iterdir():
+                leftover.unlink()
+        except OSError as error:
+            raise ConfigurationError(
+                f"The blob folder {folder} cannot be written: {error.strerror}.",
+                code="DATA_FOLDER_UNWRITABLE",
+            ) from error
+
+    async def save(self, chunks: AsyncIterator[bytes]) -> StoredBlob:
+        """Keep the bytes; when this returns they are on disk (fsync)."""
+        incoming = await asyncio.to_thread(_Incoming, self._incoming)
+        buffer = bytearray()
+        try:
+            async for chunk in chunks:
+                buffer += chunk
+                if len(buffer) >= WRITE_SIZE:
+                    await asyncio.to_thread(incoming.write, bytes(buffer))
+                    buffer.clear()
+            return await asyncio.to_thread(self._keep, incoming, bytes(buffer))
+        except BaseException:
+            incoming.discard()
+            raise
+
+    def path_of(self, key: str) -> Path:
+        """Where the bytes are; raises OutputNotFound where there are none."""
+        path = self._folder / key
+        if not _KEY.fullmatch(key) or not path.is_file():
+            raise OutputNotFound("The output's file is gone from the blob store.")
+        return path
+
+    def _keep(self, incoming: "_Incoming", rest: bytes) -> StoredBlob:
+        incoming.write(rest)
+        digest = incoming.finish()
+        key = f"{digest[:2]}/{digest}"
+        target = self._folder / key
+        target.parent.mkdir(exist_ok=True)
+        incoming.path.replace(target)
+        _sync_folder(target.parent)
+        return StoredBlob(key, incoming.size, digest)
+
+
+class _Incoming:
+    """A file being received; it gets its name when all of it is there."""
+
+    def __init__(self, folder: Path) -> None:
+        descriptor, name = tempfile.mkstemp(dir=folder)
+        self.path = Path(name)
+        self.size = 0
+        self._file: IO[bytes] = os.fdopen(descriptor, "wb")
+        self._hash = hashlib.sha256()
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+        self._hash.update(data)
+        self.size += len(data)
+
+    def finish(self) -> str:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return self._hash.hexdigest()
+
+    def discard(self) -> None:
+        self._file.close()
+        self.path.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""What must survive: jobs, attempts, events, outputs, workers. Interface and backends."""

@@ -1,0 +1,89 @@
+"""Opening the database file: lock, pragmas, migrations."""
+
+import fcntl
+import os
+import sqlite3
+from pathlib import Path
+from typing import IO
+
+from comfyrail.errors import ConfigurationError, StoreUnavailable
+from comfyrail.store.sqlite.migrations import all_migrations
+
+DATABASE_NAME = "comfyrail.db"
+LOCK_NAME = "comfyrail.lock"
+
+
+def lock_folder(folder: Path) -> IO[str]:
+    """Make this process the only one that uses the data folder, until the file is closed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / LOCK_NAME).open("a+", encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"The data folder {folder} cannot be written: {error.strerror}. "
+            "Choose another with --data, or mend its permissions.",
+            code="DATA_FOLDER_UNWRITABLE",
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.seek(0)
+        holder = lock.read().strip() or "unknown"
+        lock.close()
+        raise ConfigurationError(
+            f"The data folder {folder} is in use by another Comfyrail server (process {holder}). "
+            "Stop that one, or choose another folder with --data.",
+            code="DATA_FOLDER_IN_USE",
+        ) from error
+    lock.seek(0)
+    lock.truncate()
+    lock.write(str(os.getpid()))
+    lock.flush()
+    return lock
+
+
+def connect(folder: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    """A connection with the settings that the store relies on; transactions are explicit."""
+    path = folder / DATABASE_NAME
+    try:
+        connection = sqlite3.connect(
+            f"file:{_quote(path)}?mode={'ro' if read_only else 'rwc'}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=10.0,
+            cached_statements=256,
+        )
+        connection.row_factory = sqlite3.Row
+        for pragma in (
+            "foreign_keys = ON",
+            "temp_store = MEMORY",
+            "cache_size = -16384",
+            *(() if read_only else ("journal_mode = WAL", "synchronous = FULL")),
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+    except sqlite3.Error as error:
+        raise StoreUnavailable(f"The database {path} cannot be opened: {error}.") from error
+    return connection
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the schema up to date; every migration in a transaction of its own."""
+    (current,) = connection.execute("PRAGMA user_version").fetchone()
+    migrations = all_migrations()
+    if current > migrations[-1].number:
+        raise ConfigurationError(
+            f"The database was made by a newer Comfyrail (schema {current}, this one knows "
+            f"{migrations[-1].number}). Upgrade Comfyrail, or restore a backup.",
+            code="SCHEMA_TOO_NEW",
+        )
+    for migration in migrations:
+        if migration.number > current:
+            connection.executescript(
+                f"BEGIN IMMEDIATE;\n{migration.sql}\n"
+                f"PRAGMA user_version = {migration.number};\nCOMMIT;"
+            )
+
+
+def _quote(path: Path) -> str:
+    return str(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")

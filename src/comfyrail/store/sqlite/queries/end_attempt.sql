@@ -1,0 +1,1 @@
+UPDATE attempts SET state = :state, ended_at = :now, cause = :cause WHERE token = :token;

@@ -1,0 +1,1 @@
+SELECT token FROM attempts WHERE state = 'running' AND lease_expires_at < :now;

@@ -1,0 +1,1 @@
+SELECT job_id, number, worker_id FROM attempts WHERE token = :token AND state = 'running';

@@ -1,0 +1,1 @@
+SELECT * FROM jobs WHERE id = :job_id AND tenant = :tenant;

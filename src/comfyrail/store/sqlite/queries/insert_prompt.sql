@@ -1,0 +1,1 @@
+INSERT INTO job_prompts (job_id, prompt) VALUES (:job_id, :prompt);

@@ -1,0 +1,1 @@
+SELECT fingerprint, object_info FROM catalogs;

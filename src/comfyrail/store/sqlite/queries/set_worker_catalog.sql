@@ -1,0 +1,1 @@
+UPDATE workers SET catalog_fingerprint = :fingerprint WHERE id = :worker_id;

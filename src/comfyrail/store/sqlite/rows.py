@@ -1,0 +1,120 @@
+"""Rows of the database as the values that the rooms use, and back."""
+
+import dataclasses
+import sqlite3
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from comfyrail.clock import Instant
+from comfyrail.ids import AttemptToken, JobId, OutputId, TenantId, WorkerId
+from comfyrail.jobs.events import Event, EventType
+from comfyrail.jobs.faults import Fault
+from comfyrail.jobs.job import Attempt, Job, NewOutput, Output, Progress, QueuedJob
+from comfyrail.jobs.states import AttemptState, JobState
+from comfyrail.store.interface import WorkerRecord
+
+encode = msgspec.json.Encoder().encode
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_names = msgspec.json.Decoder(frozenset[str]).decode
+_decode_fault = msgspec.json.Decoder(Fault).decode
+
+
+def encode_names(names: frozenset[str]) -> bytes:
+    return encode(sorted(names))
+
+
+def read_job(row: sqlite3.Row) -> Job:
+    return Job(
+        id=JobId(row["id"]),
+        tenant=TenantId(row["tenant"]),
+        state=JobState(row["state"]),
+        reason=row["reason"],
+        priority=row["priority"],
+        rank=row["rank"],
+        timeout_seconds=row["timeout_seconds"],
+        expected_seconds=row["expected_seconds"],
+        submitted_at=Instant(row["submitted_at"]),
+        started_at=row["started_at"],
+        completed_at=row["completed_at"],
+        attempts=row["attempts"],
+        retries=row["retries"],
+        worker_id=row["worker_id"],
+        cancel_requested=bool(row["cancel_requested"]),
+        progress=_read_progress(row),
+        fault=_decode_fault(row["fault"]) if row["fault"] is not None else None,
+        last_event=row["last_event"],
+    )
+
+
+def read_queued_job(row: sqlite3.Row) -> QueuedJob:
+    return QueuedJob(JobId(row["id"]), row["rank"], _decode_names(row["node_types"]))
+
+
+def read_attempt(row: sqlite3.Row) -> Attempt:
+    return Attempt(
+        job_id=JobId(row["job_id"]),
+        number=row["number"],
+        worker_id=WorkerId(row["worker_id"]),
+        token=AttemptToken(row["token"]),
+        prompt_id=row["prompt_id"],
+        state=AttemptState(row["state"]),
+        started_at=Instant(row["started_at"]),
+        timeout_seconds=row["timeout_seconds"],
+        prompt=_decode_object(row["prompt"]),
+        progress=_read_progress(row),
+        cancel_requested=bool(row["cancel_requested"]),
+    )
+
+
+def read_event(row: sqlite3.Row) -> Event:
+    return Event(
+        job_id=JobId(row["job_id"]),
+        number=row["number"],
+        type=EventType(row["type"]),
+        at=Instant(row["at"]),
+        data=_decode_object(row["data"]),
+    )
+
+
+def read_output(row: sqlite3.Row) -> Output:
+    return Output(
+        job_id=JobId(row["job_id"]),
+        attempt=row["attempt"],
+        position=row["position"],
+        is_partial=bool(row["is_partial"]),
+        created_at=Instant(row["created_at"]),
+        file=NewOutput(
+            id=OutputId(row["id"]),
+            node_id=row["node_id"],
+            kind=row["kind"],
+            filename=row["filename"],
+            subfolder=row["subfolder"],
+            is_temporary=bool(row["is_temporary"]),
+            content_type=row["content_type"],
+            size=row["size"],
+            sha256=row["sha256"],
+            blob_key=row["blob_key"],
+        ),
+    )
+
+
+def output_values(output: NewOutput) -> Mapping[str, Any]:
+    return dataclasses.asdict(output)
+
+
+def read_worker(row: sqlite3.Row) -> WorkerRecord:
+    return WorkerRecord(
+        id=WorkerId(row["id"]),
+        driver=row["driver"],
+        endpoint=row["endpoint"],
+        added_at=Instant(row["added_at"]),
+        catalog_fingerprint=row["catalog_fingerprint"],
+    )
+
+
+def _read_progress(row: sqlite3.Row) -> Progress:
+    return Progress(
+        row["progress"], row["current_node"], row["completed_nodes"], row["total_nodes"]
+    )

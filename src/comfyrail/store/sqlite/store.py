@@ -1,0 +1,281 @@
+"""The store's interface on SQLite."""
+
+import asyncio
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from comfyrail.clock import Clock, after
+from comfyrail.errors import Conflict, JobNotFound, OutputNotFound
+from comfyrail.ids import AttemptToken, JobId, OutputId, TenantId, WorkerId, new_attempt_token
+from comfyrail.jobs.events import Event, NewEvent
+from comfyrail.jobs.job import Attempt, Job, NewJob, Output, Progress, QueuedJob
+from comfyrail.jobs.outcome import Lost, Outcome
+from comfyrail.jobs.states import JobState
+from comfyrail.store.interface import POSITION_LIMIT, Assignment, JobPage, WorkerRecord
+from comfyrail.store.signals import WORKERS, Signals
+from comfyrail.store.sqlite import transitions
+from comfyrail.store.sqlite.database import connect, lock_folder, migrate
+from comfyrail.store.sqlite.readers import Readers, Snapshot
+from comfyrail.store.sqlite.rows import (
+    read_event,
+    read_job,
+    read_output,
+    read_queued_job,
+    read_worker,
+)
+from comfyrail.store.sqlite.writer import Transaction, Writer
+
+
+class SqliteStore:
+    """See comfyrail.store.interface.Store. Made by `open_sqlite_store`."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self.signals = Signals()
+        self._lock = lock_folder(folder)
+        try:
+            self._connection = connect(folder)
+            migrate(self._connection)
+        except BaseException:
+            self._lock.close()
+            raise
+        self._writer = Writer(self._connection, clock, self.signals)
+        self._readers = Readers(folder)
+
+    async def close(self) -> None:
+        await self._writer.stop()
+        await asyncio.to_thread(self._readers.stop)
+        self._connection.close()
+        self._lock.close()
+
+    async def check(self) -> None:
+        await self._writer.write(lambda tx: tx.run("touch_probe", now=tx.now))
+
+    async def release_dead_owners(self) -> None:
+        """Free the attempts of earlier processes: the lock proves that they are gone."""
+        await self._writer.write(lambda tx: tx.run("orphan_attempts"))
+
+    async def add_job(self, job: NewJob) -> int | None:
+        return await self._writer.write(lambda tx: transitions.enqueue(tx, job))
+
+    async def get_job(self, tenant: TenantId, job_id: JobId) -> Job:
+        return await self._readers.read(lambda snapshot: _job_of(snapshot, tenant, job_id))
+
+    async def list_jobs(
+        self, tenant: TenantId, state: JobState | None, after: JobId | None, limit: int
+    ) -> JobPage:
+        values: dict[str, Any] = {"tenant": tenant, "after": after, "limit": limit + 1}
+        if state is not None:
+            values["state"] = state
+        query = "list_jobs" if state is None else "list_jobs_by_state"
+        rows = await self._readers.read(lambda snapshot: snapshot.all(query, **values))
+        jobs = [read_job(row) for row in rows[:limit]]
+        return JobPage(jobs, jobs[-1].id if len(rows) > limit else None)
+
+    async def count_jobs(self) -> Mapping[JobState, int]:
+        rows = await self._readers.read(lambda snapshot: snapshot.all("count_jobs"))
+        return {JobState(row["state"]): row["jobs"] for row in rows}
+
+    async def queue_position(self, job_id: JobId) -> int | None:
+        def read(snapshot: Snapshot) -> int | None:
+            row = snapshot.one("get_job", job_id=job_id)
+            if row is None or row["state"] != JobState.QUEUED:
+                return None
+            ahead = snapshot.one(
+                "count_ahead", rank=row["rank"], job_id=job_id, limit=POSITION_LIMIT
+            )
+            count: int = ahead["ahead"] if ahead else 0
+            return count + 1 if count < POSITION_LIMIT else None
+
+        return await self._readers.read(read)
+
+    async def queue_head(self, limit: int, after: tuple[int, JobId] | None) -> Sequence[QueuedJob]:
+        rank, job_id = after or (-1, "")
+        rows = await self._readers.read(
+            lambda snapshot: snapshot.all("queue_head", rank=rank, job_id=job_id, limit=limit)
+        )
+        return [read_queued_job(row) for row in rows]
+
+    async def request_cancel(self, tenant: TenantId, job_id: JobId) -> Job:
+        def cancel(tx: Transaction) -> Job:
+            job = _job_of(tx, tenant, job_id)
+            match job.state:
+                case JobState.QUEUED:
+                    return transitions.cancel_queued(tx, job)
+                case JobState.PROCESSING:
+                    return transitions.request_cancel(tx, job)
+                case JobState.CANCELLED:
+                    return job
+                case _:
+                    raise Conflict(
+                        f"The job has {job.state} already: there is nothing to cancel.",
+                        code="EXECUTION_ENDED",
+                        details={"status": job.state},
+                    )
+
+        return await self._writer.write(cancel)
+
+    async def start_attempts(
+        self, assignments: Sequence[Assignment], owner: str, lease_seconds: float
+    ) -> Sequence[Attempt]:
+        def start(tx: Transaction) -> list[Attempt]:
+            started = (transitions.start(tx, each, owner, lease_seconds) for each in assignments)
+            return [attempt for attempt in started if attempt is not None]
+
+        return await self._writer.write(start)
+
+    async def adopt_attempts(
+        self, worker_id: WorkerId, owner: str, lease_seconds: float
+    ) -> Sequence[Attempt]:
+        def adopt(tx: Transaction) -> list[Attempt]:
+            adopted = []
+            for row in tx.all("find_orphans_of_worker", worker_id=worker_id, now=tx.now):
+                token = new_attempt_token()
+                tx.run(
+                    "adopt_attempt",
+                    old_token=row["token"],
+                    token=token,
+                    owner=owner,
+                    lease_expires_at=after(tx.now, lease_seconds),
+                )
+                adopted.append(transitions.get_attempt(tx, token))
+            return adopted
+
+        return await self._writer.write(adopt)
+
+    async def extend_leases(
+        self, tokens: Sequence[AttemptToken], lease_seconds: float
+    ) -> Sequence[AttemptToken]:
+        def extend(tx: Transaction) -> list[AttemptToken]:
+            until = after(tx.now, lease_seconds)
+            return [
+                token
+                for token in tokens
+                if tx.one("extend_lease", token=token, lease_expires_at=until) is None
+            ]
+
+        return await self._writer.write(extend)
+
+    async def record_events(
+        self, token: AttemptToken, events: Sequence[NewEvent], progress: Progress | None
+    ) -> None:
+        def record(tx: Transaction) -> None:
+            job_id = JobId(transitions.find_running(tx, token)["job_id"])
+            if progress is not None:
+                tx.run(
+                    "set_progress",
+                    job_id=job_id,
+                    fraction=progress.fraction,
+                    current_node=progress.current_node,
+                    completed_nodes=progress.completed_nodes,
+                    total_nodes=progress.total_nodes,
+                )
+            for event in events:
+                transitions.append_event(tx, job_id, event)
+
+        await self._writer.write(record)
+
+    async def finish_attempt(
+        self, token: AttemptToken, outcome: Outcome, events: Sequence[NewEvent] = ()
+    ) -> Job:
+        return await self._writer.write(lambda tx: transitions.finish(tx, token, outcome, events))
+
+    async def expire_leases(self) -> Sequence[JobId]:
+        def expire(tx: Transaction) -> list[JobId]:
+            lost = Lost("its lease ran out", counted=True)
+            return [
+                transitions.finish(tx, AttemptToken(row["token"]), lost).id
+                for row in tx.all("find_expired", now=tx.now)
+            ]
+
+        return await self._writer.write(expire)
+
+    async def events_after(
+        self, tenant: TenantId, job_id: JobId, number: int, limit: int
+    ) -> Sequence[Event]:
+        def read(snapshot: Snapshot) -> list[Event]:
+            _job_of(snapshot, tenant, job_id)
+            rows = snapshot.all("events_after", job_id=job_id, number=number, limit=limit)
+            return [read_event(row) for row in rows]
+
+        return await self._readers.read(read)
+
+    async def list_outputs(self, tenant: TenantId, job_id: JobId) -> Sequence[Output]:
+        def read(snapshot: Snapshot) -> list[Output]:
+            _job_of(snapshot, tenant, job_id)
+            return [read_output(row) for row in snapshot.all("list_outputs", job_id=job_id)]
+
+        return await self._readers.read(read)
+
+    async def get_output(self, tenant: TenantId, job_id: JobId, output_id: OutputId) -> Output:
+        def read(snapshot: Snapshot) -> Output:
+            _job_of(snapshot, tenant, job_id)
+            row = snapshot.one("get_output", job_id=job_id, output_id=output_id)
+            if row is None:
+                raise OutputNotFound(
+                    f"The job has no output {output_id}.", details={"output_id": output_id}
+                )
+            return read_output(row)
+
+        return await self._readers.read(read)
+
+    async def save_worker(self, record: WorkerRecord) -> None:
+        def save(tx: Transaction) -> None:
+            tx.run(
+                "save_worker",
+                id=record.id,
+                driver=record.driver,
+                endpoint=record.endpoint,
+                added_at=record.added_at,
+            )
+            tx.notify(WORKERS)
+
+        await self._writer.write(save)
+
+    async def remove_worker(self, worker_id: WorkerId) -> None:
+        def remove(tx: Transaction) -> None:
+            tx.run("remove_worker", worker_id=worker_id)
+            tx.run("prune_catalogs")
+            tx.notify(WORKERS)
+
+        await self._writer.write(remove)
+
+    async def list_workers(self) -> Sequence[WorkerRecord]:
+        rows = await self._readers.read(lambda snapshot: snapshot.all("list_workers"))
+        return [read_worker(row) for row in rows]
+
+    async def save_catalog(self, worker_id: WorkerId, fingerprint: str, object_info: bytes) -> None:
+        packed = await asyncio.to_thread(zlib.compress, object_info)
+
+        def save(tx: Transaction) -> None:
+            tx.run("save_catalog", fingerprint=fingerprint, object_info=packed)
+            tx.run("set_worker_catalog", worker_id=worker_id, fingerprint=fingerprint)
+            tx.run("prune_catalogs")
+
+        await self._writer.write(save)
+
+    async def list_catalogs(self) -> Mapping[str, bytes]:
+        def read(snapshot: Snapshot) -> dict[str, bytes]:
+            return {
+                row["fingerprint"]: zlib.decompress(row["object_info"])
+                for row in snapshot.all("list_catalogs")
+            }
+
+        return await self._readers.read(read)
+
+
+async def open_sqlite_store(folder: Path, clock: Clock) -> SqliteStore:
+    """Lock the folder, open or make the database, migrate it, free what dead servers held."""
+    store = SqliteStore(folder, clock)
+    await store.release_dead_owners()
+    return store
+
+
+def _job_of(source: Transaction | Snapshot, tenant: TenantId, job_id: JobId) -> Job:
+    row = source.one("get_job_of_tenant", job_id=job_id, tenant=tenant)
+    if row is None:
+        raise JobNotFound(
+            f"There is no execution {job_id}. Check the id.", details={"execution_id": job_id}
+        )
+    return read_job(row)

@@ -1,0 +1,203 @@
+"""The one place where a job changes state: row and event in one transaction."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from comfyrail.clock import after
+from comfyrail.errors import StaleAttempt
+from comfyrail.ids import AttemptToken, JobId
+from comfyrail.jobs.events import EVENT_OF_STATE, EventType, NewEvent
+from comfyrail.jobs.job import Attempt, Job, NewJob
+from comfyrail.jobs.outcome import Conclusion, Lost, Outcome, conclude
+from comfyrail.jobs.states import JobState, check_transition
+from comfyrail.store.interface import POSITION_LIMIT, Assignment
+from comfyrail.store.signals import QUEUE, cancel_topic, job_topic
+from comfyrail.store.sqlite.rows import encode, encode_names, output_values, read_attempt, read_job
+from comfyrail.store.sqlite.writer import Transaction
+
+
+def enqueue(tx: Transaction, job: NewJob) -> int | None:
+    tx.run(
+        "insert_job",
+        id=job.id,
+        tenant=job.tenant,
+        priority=job.priority,
+        rank=job.rank,
+        node_types=encode_names(job.node_types),
+        timeout_seconds=job.timeout_seconds,
+        expected_seconds=job.expected_seconds,
+        submitted_at=job.submitted_at,
+        total_nodes=len(job.prompt),
+    )
+    tx.run("insert_prompt", job_id=job.id, prompt=encode(job.prompt))
+    position = position_of(tx, job.rank, job.id)
+    append_event(
+        tx,
+        job.id,
+        NewEvent(EventType.QUEUED, {"queue_position": position, "priority": job.priority}),
+    )
+    tx.notify(QUEUE)
+    return position
+
+
+def position_of(tx: Transaction, rank: int, job_id: JobId) -> int | None:
+    row = tx.one("count_ahead", rank=rank, job_id=job_id, limit=POSITION_LIMIT)
+    ahead: int = row["ahead"] if row else 0
+    return ahead + 1 if ahead < POSITION_LIMIT else None
+
+
+def start(
+    tx: Transaction, assignment: Assignment, owner: str, lease_seconds: float
+) -> Attempt | None:
+    """Begin an attempt, or None when the job is no longer queued."""
+    row = tx.one("get_job", job_id=assignment.job_id)
+    if row is None or row["state"] != JobState.QUEUED:
+        return None
+    job = read_job(row)
+    _enter(
+        tx,
+        job,
+        JobState.PROCESSING,
+        "start_job",
+        {"worker_id": assignment.worker_id, "attempt": job.attempts + 1},
+        worker_id=assignment.worker_id,
+        now=tx.now,
+    )
+    tx.run(
+        "insert_attempt",
+        job_id=job.id,
+        number=job.attempts + 1,
+        worker_id=assignment.worker_id,
+        token=assignment.token,
+        owner=owner,
+        lease_expires_at=after(tx.now, lease_seconds),
+        now=tx.now,
+    )
+    return get_attempt(tx, assignment.token)
+
+
+def finish(
+    tx: Transaction, token: AttemptToken, outcome: Outcome, events: Sequence[NewEvent] = ()
+) -> Job:
+    row = find_running(tx, token)
+    job = _get_job(tx, JobId(row["job_id"]))
+    conclusion = conclude(job, outcome)
+    check_transition(job.state, conclusion.job_state)
+    for event in events:
+        append_event(tx, job.id, event)
+    tx.run(
+        "end_attempt",
+        token=token,
+        state=conclusion.attempt_state,
+        now=tx.now,
+        cause=outcome.cause if isinstance(outcome, Lost) else None,
+    )
+    for position, output in enumerate(conclusion.outputs):
+        tx.run(
+            "insert_output",
+            job_id=job.id,
+            attempt=row["number"],
+            position=position,
+            is_partial=conclusion.job_state is not JobState.COMPLETED,
+            created_at=tx.now,
+            **output_values(output),
+        )
+    if conclusion.job_state is JobState.QUEUED:
+        cause = outcome.cause if isinstance(outcome, Lost) else None
+        return _requeue(tx, job, conclusion, {"cause": cause, "worker_id": row["worker_id"]})
+    return _end(tx, job, conclusion)
+
+
+def cancel_queued(tx: Transaction, job: Job) -> Job:
+    tx.run("request_cancel", job_id=job.id)
+    return _enter(
+        tx,
+        job,
+        JobState.CANCELLED,
+        "end_job",
+        {},
+        now=tx.now,
+        fault=None,
+        retries=job.retries,
+    )
+
+
+def request_cancel(tx: Transaction, job: Job) -> Job:
+    row = tx.one("request_cancel", job_id=job.id)
+    tx.notify(cancel_topic(job.id))
+    return read_job(row) if row else job
+
+
+def append_event(tx: Transaction, job_id: JobId, event: NewEvent) -> None:
+    counted = tx.one("count_event", job_id=job_id)
+    tx.run(
+        "insert_event",
+        job_id=job_id,
+        number=counted["last_event"] if counted else 1,
+        type=event.type,
+        at=tx.now,
+        data=encode(event.data),
+    )
+    tx.notify(job_topic(job_id))
+
+
+def get_attempt(tx: Transaction, token: AttemptToken) -> Attempt:
+    row = tx.one("get_attempt", token=token)
+    if row is None:
+        raise StaleAttempt("The attempt is gone.")
+    return read_attempt(row)
+
+
+def find_running(tx: Transaction, token: AttemptToken) -> Any:
+    row = tx.one("find_running_attempt", token=token)
+    if row is None:
+        raise StaleAttempt("The attempt has ended or belongs to another server by now.")
+    return row
+
+
+def _requeue(tx: Transaction, job: Job, end: Conclusion, data: Mapping[str, Any]) -> Job:
+    tx.notify(QUEUE)
+    return _enter(
+        tx,
+        job,
+        JobState.QUEUED,
+        "requeue_job",
+        {"reason": end.reason, "attempt": job.attempts, "retries": end.retries, **data},
+        reason=end.reason,
+        retries=end.retries,
+    )
+
+
+def _end(tx: Transaction, job: Job, end: Conclusion) -> Job:
+    data: dict[str, Any] = {"attempt": job.attempts, "outputs": len(end.outputs)}
+    if end.fault is not None:
+        data["error"] = end.fault
+    return _enter(
+        tx,
+        job,
+        end.job_state,
+        "end_job",
+        data,
+        now=tx.now,
+        fault=encode(end.fault) if end.fault is not None else None,
+        retries=end.retries,
+    )
+
+
+def _enter(
+    tx: Transaction, job: Job, state: JobState, query: str, data: Mapping[str, Any], **values: Any
+) -> Job:
+    """Change the state by `query` and write the state's event."""
+    check_transition(job.state, state)
+    if query == "end_job":
+        values["state"] = state
+    tx.one(query, job_id=job.id, **values)
+    append_event(tx, job.id, NewEvent(EVENT_OF_STATE[state], data))
+    return _get_job(tx, job.id)
+
+
+def _get_job(tx: Transaction, job_id: JobId) -> Job:
+    row = tx.one("get_job", job_id=job_id)
+    if row is None:
+        raise StaleAttempt(f"The job {job_id} is gone.")
+    return read_job(row)

@@ -1,0 +1,1 @@
+"""All that any surface may do, one file a subject."""

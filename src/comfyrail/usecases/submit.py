@@ -1,0 +1,97 @@
+"""Submitting a workflow: read, set parameters, validate, plan, store."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from comfyrail.access.principal import Principal
+from comfyrail.clock import Clock, Instant
+from comfyrail.errors import MalformedRequest
+from comfyrail.ids import JobId, new_job_id
+from comfyrail.jobs.job import NewJob
+from comfyrail.jobs.priority import (
+    DEFAULT_PRIORITY,
+    HIGHEST_PRIORITY,
+    LOWEST_PRIORITY,
+    queue_rank,
+)
+from comfyrail.planning.duration import expected_seconds
+from comfyrail.store.interface import Store
+from comfyrail.validation.findings import refuse_errors
+from comfyrail.validation.validate import validate
+from comfyrail.workflow.catalog import NodeCatalog
+from comfyrail.workflow.graph import Workflow, parse_workflow
+from comfyrail.workflow.parameters import apply_parameters
+
+DEFAULT_TIMEOUT_SECONDS = 1800.0
+MAXIMUM_TIMEOUT_SECONDS = 86400.0
+SMALL_WORKFLOW = 200
+"""Up to so many nodes a check takes less time than a hop to another thread would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    workflow: object
+    input_params: Mapping[str, Any] = field(default_factory=dict)
+    priority: int = DEFAULT_PRIORITY
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    job_id: JobId
+    submitted_at: Instant
+    expected_seconds: float
+    queue_position: int | None
+
+
+class SubmitWorkflow:
+    """Returns when the job is on disk, or raises with every fault that was found."""
+
+    def __init__(self, store: Store, clock: Clock, catalog: Callable[[], NodeCatalog]) -> None:
+        self._store = store
+        self._clock = clock
+        self._catalog = catalog
+
+    async def __call__(self, principal: Principal, submission: Submission) -> Accepted:
+        _check_limits(submission)
+        raw = submission.workflow
+        if isinstance(raw, Mapping) and len(raw) <= SMALL_WORKFLOW:
+            workflow = self._prepare(submission)
+        else:
+            workflow = await asyncio.to_thread(self._prepare, submission)
+        now = self._clock.now()
+        job = NewJob(
+            id=new_job_id(),
+            tenant=principal.tenant,
+            prompt=workflow.to_prompt(),
+            node_types=frozenset(node.class_type for node in workflow.nodes.values()),
+            priority=submission.priority,
+            rank=queue_rank(now, submission.priority),
+            timeout_seconds=submission.timeout_seconds,
+            expected_seconds=expected_seconds(workflow),
+            submitted_at=now,
+        )
+        position = await self._store.add_job(job)
+        return Accepted(job.id, now, job.expected_seconds, position)
+
+    def _prepare(self, submission: Submission) -> Workflow:
+        catalog = self._catalog()
+        workflow = parse_workflow(submission.workflow)
+        workflow = apply_parameters(workflow, submission.input_params, catalog).expanded()
+        refuse_errors(validate(workflow, catalog))
+        return workflow
+
+
+def _check_limits(submission: Submission) -> None:
+    if not LOWEST_PRIORITY <= submission.priority <= HIGHEST_PRIORITY:
+        raise MalformedRequest(
+            f"priority is 1 (lowest) to 10 (highest), not {submission.priority}.",
+            code="INVALID_PRIORITY",
+        )
+    if not 0 < submission.timeout_seconds <= MAXIMUM_TIMEOUT_SECONDS:
+        raise MalformedRequest(
+            f"timeout is in seconds, more than 0 and at most {MAXIMUM_TIMEOUT_SECONDS:g}.",
+            code="INVALID_TIMEOUT",
+        )

@@ -1,0 +1,57 @@
+"""Stage 1: every node by itself, against the ports of its type."""
+
+from collections.abc import Iterator
+
+from comfyrail.validation.findings import Finding
+from comfyrail.workflow.catalog import InputPort, NodeCatalog
+from comfyrail.workflow.graph import Node, Workflow
+from comfyrail.workflow.nearest import did_you_mean, nearest_names
+from comfyrail.workflow.values import ValueFault, fit_value, unwrap
+
+
+def check_syntax(workflow: Workflow, catalog: NodeCatalog) -> Iterator[Finding]:
+    for node in workflow.nodes.values():
+        node_type = catalog.get(node.class_type)
+        if node_type is None:
+            near = nearest_names(node.class_type, catalog.types)
+            yield Finding(
+                "syntax",
+                "error",
+                "UNKNOWN_NODE_TYPE",
+                f"Node '{node.id}': no worker knows the node type '{node.class_type}'."
+                f"{did_you_mean(near)}",
+                node_id=node.id,
+                path=f"{node.id}.class_type",
+                details={"class_type": node.class_type, "nearest": near},
+            )
+            continue
+        for port in node_type.inputs.values():
+            if port.name in node.inputs:
+                yield from _check_literal(node, port)
+
+
+def _check_literal(node: Node, port: InputPort) -> Iterator[Finding]:
+    value = node.inputs[port.name]
+    if isinstance(value, list) or port.takes_upload:
+        return  # a link is for the semantic stage; a file name only the worker can judge
+    fault = fit_value(port, unwrap(value))
+    if not isinstance(fault, ValueFault):
+        return
+    where = f"Node '{node.id}' ({node.class_type}), input '{port.name}'"
+    near = nearest_names(str(value), [str(choice) for choice in port.choices or ()])
+    messages = {
+        "invalid_input_type": f"expected {port.type}, got {value!r}.",
+        "value_smaller_than_min": f"{value!r} is smaller than the minimum {port.minimum}.",
+        "value_bigger_than_max": f"{value!r} is bigger than the maximum {port.maximum}.",
+        "value_not_in_list": f"{value!r} is none of the {len(port.choices or ())} choices."
+        + did_you_mean(near),
+    }
+    yield Finding(
+        "syntax",
+        "error",
+        "SCHEMA_VALIDATION_ERROR",
+        f"{where}: {messages[fault.kind]}",
+        node_id=node.id,
+        path=f"{node.id}.inputs.{port.name}",
+        details={"reason": fault.kind, "nearest": near},
+    )

@@ -1,0 +1,1 @@
+"""Graphs as data: formats, graph model, parameters, node catalog. Pure: no input or output."""

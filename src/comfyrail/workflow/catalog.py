@@ -1,0 +1,152 @@
+"""What each node type takes and gives: ports, learned from the shape of ComfyUI's /object_info."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+COMBO = "COMBO"
+
+
+@dataclass(frozen=True, slots=True)
+class InputPort:
+    """One input of a node type. `spec` is the entry of /object_info that it was read from."""
+
+    name: str
+    type: str
+    required: bool
+    default: Any = None
+    choices: tuple[Any, ...] | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    spec: tuple[Any, ...] = ()
+
+    @property
+    def takes_upload(self) -> bool:
+        """Whether the value names a file in the worker's input folder (choices: a sample)."""
+        options = self.spec[1] if len(self.spec) > 1 else {}
+        return isinstance(options, Mapping) and any(
+            options.get(flag) for flag in ("image_upload", "video_upload", "audio_upload")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPort:
+    name: str
+    type: str
+    is_list: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeType:
+    name: str
+    inputs: Mapping[str, InputPort]
+    outputs: tuple[OutputPort, ...]
+    is_output: bool = False
+    display_name: str | None = None
+    category: str = ""
+
+
+@dataclass(frozen=True)
+class NodeCatalog:
+    """Node types by name. Empty means that nothing is known, not that nothing exists."""
+
+    types: Mapping[str, NodeType] = field(default_factory=dict)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.types
+
+    def __bool__(self) -> bool:
+        return bool(self.types)
+
+    def get(self, name: str) -> NodeType | None:
+        return self.types.get(name)
+
+    def merged_with(self, others: Iterable["NodeCatalog"]) -> "NodeCatalog":
+        """A catalog with the types of all; where they differ the first one counts."""
+        merged = dict(self.types)
+        for other in others:
+            for name, node_type in other.types.items():
+                merged.setdefault(name, node_type)
+        return NodeCatalog(merged)
+
+
+def parse_object_info(raw: object) -> NodeCatalog:
+    """Read /object_info. It comes from a worker, so entries that make no sense are left out."""
+    if not isinstance(raw, Mapping):
+        return NodeCatalog()
+    types: dict[str, NodeType] = {}
+    for name, entry in raw.items():
+        if isinstance(name, str) and isinstance(entry, Mapping):
+            types[name] = _read_node_type(name, entry)
+    return NodeCatalog(types)
+
+
+def _read_node_type(name: str, entry: Mapping[str, Any]) -> NodeType:
+    sections = entry.get("input")
+    inputs: dict[str, InputPort] = {}
+    for section, required in (("required", True), ("optional", False)):
+        ports = sections.get(section) if isinstance(sections, Mapping) else None
+        for port_name, spec in (ports or {}).items() if isinstance(ports, Mapping) else ():
+            inputs[str(port_name)] = read_input_port(str(port_name), spec, required=required)
+    output_types = _as_list(entry.get("output"))
+    names = _as_list(entry.get("output_name"))
+    lists = _as_list(entry.get("output_is_list"))
+    outputs = tuple(
+        OutputPort(
+            name=str(names[index]) if index < len(names) else _type_name(output_type),
+            type=_type_name(output_type),
+            is_list=bool(lists[index]) if index < len(lists) else False,
+        )
+        for index, output_type in enumerate(output_types)
+    )
+    display_name = entry.get("display_name")
+    return NodeType(
+        name=name,
+        inputs=inputs,
+        outputs=outputs,
+        is_output=entry.get("output_node") is True,
+        display_name=display_name if isinstance(display_name, str) else None,
+        category=str(entry.get("category") or ""),
+    )
+
+
+def read_input_port(name: str, spec: object, *, required: bool) -> InputPort:
+    """Read one input's specification: `[type or list of choices, options?]`."""
+    parts = tuple(spec) if isinstance(spec, list | tuple) and spec else ("*",)
+    options = parts[1] if len(parts) > 1 and isinstance(parts[1], Mapping) else {}
+    choices: tuple[Any, ...] | None = None
+    if isinstance(parts[0], list | tuple):
+        choices = tuple(parts[0])
+    elif parts[0] == COMBO and isinstance(options.get("options"), list | tuple):
+        choices = tuple(options["options"])
+    return InputPort(
+        name=name,
+        type=_type_name(parts[0]),
+        required=required,
+        default=options.get("default"),
+        choices=choices,
+        minimum=_number(options.get("min")),
+        maximum=_number(options.get("max")),
+        spec=parts,
+    )
+
+
+def types_match(received: str, expected: str) -> bool:
+    """ComfyUI's rule: equal, `*` on either side, or comma-separated sets that overlap."""
+    if received == expected or "*" in (received, expected):
+        return True
+    return not {part.strip() for part in received.split(",")}.isdisjoint(
+        part.strip() for part in expected.split(",")
+    )
+
+
+def _type_name(value: object) -> str:
+    return COMBO if isinstance(value, list | tuple) else str(value)
+
+
+def _as_list(value: object) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

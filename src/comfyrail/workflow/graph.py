@@ -1,0 +1,233 @@
+"""The graph model of a workflow and how ComfyUI's API format is read into it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from comfyrail.errors import MalformedWorkflow
+from comfyrail.workflow.order import topological_order
+
+EDITOR_FORMAT_ADVICE = (
+    "This is the editor's own format. In ComfyUI's editor use 'Export (API)' and submit that file."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """A node set on an edge: the value passes through it on the way to the input."""
+
+    class_type: str
+    input: str
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Output `slot` of node `source` feeds `input` of node `target`."""
+
+    source: str
+    slot: int
+    target: str
+    input: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    id: str
+    class_type: str
+    inputs: Mapping[str, Any]
+    title: str | None = None
+    transforms: Mapping[str, Transform] = field(default_factory=dict)
+
+    def edges(self) -> Iterator[Edge]:
+        for name, value in self.inputs.items():
+            if is_link(value):
+                yield Edge(value[0], int(value[1]), self.id, name)
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """Nodes by id, in the order of the source. Immutable; every change gives a new workflow."""
+
+    nodes: Mapping[str, Node]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """Node ids, each after all that feed it. Raises CyclicWorkflow, naming the cycle."""
+        return topological_order(
+            {
+                node.id: [edge.source for edge in node.edges() if edge.source in self.nodes]
+                for node in self.nodes.values()
+            }
+        )
+
+    def with_inputs(self, changes: Mapping[str, Mapping[str, Any]]) -> "Workflow":
+        """The workflow with some inputs set: `changes` maps node ids to inputs and values."""
+        nodes = dict(self.nodes)
+        for node_id, inputs in changes.items():
+            node = nodes[node_id]
+            nodes[node_id] = replace(node, inputs={**node.inputs, **inputs})
+        return replace(self, nodes=nodes)
+
+    def expanded(self) -> "Workflow":
+        """The same graph with every transform of an edge as a node of its own."""
+        if not any(node.transforms for node in self.nodes.values()):
+            return self
+        nodes: dict[str, Node] = {}
+        for node in self.nodes.values():
+            inputs = dict(node.inputs)
+            for name, transform in node.transforms.items():
+                inserted = transform_node_id(node.id, name)
+                nodes[inserted] = Node(
+                    inserted,
+                    transform.class_type,
+                    {**transform.inputs, transform.input: inputs[name]},
+                )
+                inputs[name] = [inserted, 0]
+            nodes[node.id] = replace(node, inputs=inputs, transforms={})
+        return replace(self, nodes=nodes)
+
+    def to_prompt(self) -> dict[str, Any]:
+        """ComfyUI's API format."""
+        prompt: dict[str, Any] = {}
+        for node in self.expanded().nodes.values():
+            prompt[node.id] = {"class_type": node.class_type, "inputs": dict(node.inputs)}
+            if node.title is not None:
+                prompt[node.id]["_meta"] = {"title": node.title}
+        return prompt
+
+
+def is_link(value: object) -> bool:
+    """Whether an input's value is a link `[node id, slot]`."""
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and isinstance(value[1], int | float)
+        and not isinstance(value[1], bool)
+    )
+
+
+def transform_node_id(node_id: str, input_name: str) -> str:
+    return f"{node_id}:{input_name}"
+
+
+def parse_workflow(raw: object) -> Workflow:
+    """Read ComfyUI's API format, bare or in an envelope `{"nodes": {...}}`.
+
+    Raises MalformedWorkflow with a finding for every node that is not in the right form. Links are
+    read as they are: whether they lead anywhere is a question for validation.
+    """
+    if not isinstance(raw, Mapping):
+        raise MalformedWorkflow(
+            f"A workflow is a JSON object of nodes, not {_kind(raw)}.", details={"path": ""}
+        )
+    metadata: Mapping[str, Any] = {}
+    entries: Mapping[str, Any] = raw
+    if isinstance(raw.get("nodes"), list):
+        raise MalformedWorkflow(EDITOR_FORMAT_ADVICE, details={"path": "nodes"})
+    if isinstance(raw.get("nodes"), Mapping) and "class_type" not in raw["nodes"]:
+        metadata = {key: value for key, value in raw.items() if key != "nodes"}
+        entries = raw["nodes"]
+    if not entries:
+        raise MalformedWorkflow("The workflow has no nodes.", details={"path": ""})
+    findings: list[dict[str, Any]] = []
+    nodes: dict[str, Node] = {}
+    for node_id, entry in entries.items():
+        faults = list(_faults_of_entry(str(node_id), entry))
+        findings.extend(faults)
+        if not faults:
+            nodes[node_id] = _read_node(node_id, entry)
+    for node in nodes.values():
+        findings.extend(_faults_of_transforms(node, nodes))
+    if findings:
+        first = findings[0]["message"]
+        more = f" ({len(findings) - 1} more findings)" if len(findings) > 1 else ""
+        raise MalformedWorkflow(first + more, findings=findings)
+    return Workflow(nodes, metadata)
+
+
+def _read_node(node_id: str, entry: Mapping[str, Any]) -> Node:
+    meta = entry.get("_meta") or {}
+    title = meta.get("title")
+    return Node(
+        id=node_id,
+        class_type=entry["class_type"],
+        inputs=dict(entry.get("inputs") or {}),
+        title=title if isinstance(title, str) else None,
+        transforms={
+            name: Transform(each["class_type"], each["input"], each.get("inputs") or {})
+            for name, each in (meta.get("transforms") or {}).items()
+        },
+    )
+
+
+def _faults_of_entry(node_id: str, entry: object) -> Iterator[dict[str, Any]]:
+    if not isinstance(entry, Mapping):
+        yield _fault(node_id, node_id, f"Node '{node_id}' is {_kind(entry)}, not an object.")
+        return
+    class_type = entry.get("class_type")
+    if not isinstance(class_type, str) or not class_type:
+        yield _fault(
+            node_id,
+            f"{node_id}.class_type",
+            f"Node '{node_id}' has no class_type. Give it the name of a node type.",
+        )
+    if not isinstance(entry.get("inputs", {}), Mapping | None):
+        yield _fault(
+            node_id, f"{node_id}.inputs", f"The inputs of node '{node_id}' are not an object."
+        )
+    meta = entry.get("_meta")
+    if not isinstance(meta, Mapping | None):
+        yield _fault(node_id, f"{node_id}._meta", f"_meta of node '{node_id}' is not an object.")
+        return
+    transforms = (meta or {}).get("transforms") or {}
+    if not isinstance(transforms, Mapping) or not all(
+        isinstance(each, Mapping)
+        and isinstance(each.get("class_type"), str)
+        and isinstance(each.get("input"), str)
+        and isinstance(each.get("inputs", {}), Mapping | None)
+        for each in transforms.values()
+    ):
+        yield _fault(
+            node_id,
+            f"{node_id}._meta.transforms",
+            f"Transforms of node '{node_id}' must be objects with class_type, input and inputs.",
+        )
+
+
+def _faults_of_transforms(node: Node, nodes: Mapping[str, Node]) -> Iterator[dict[str, Any]]:
+    for name in node.transforms:
+        path = f"{node.id}._meta.transforms.{name}"
+        if not is_link(node.inputs.get(name)):
+            yield _fault(
+                node.id, path, f"A transform needs a link: '{name}' of node '{node.id}' is none."
+            )
+        if transform_node_id(node.id, name) in nodes:
+            taken = transform_node_id(node.id, name)
+            yield _fault(node.id, path, f"The transform needs the id '{taken}': rename that node.")
+
+
+def _fault(node_id: str, path: str, message: str) -> dict[str, Any]:
+    return {
+        "stage": "syntax",
+        "severity": "error",
+        "error_code": MalformedWorkflow.code,
+        "message": message,
+        "node_id": node_id,
+        "path": path,
+        "details": {},
+    }
+
+
+def _kind(value: object) -> str:
+    names = {
+        type(None): "null",
+        bool: "a boolean",
+        str: "a string",
+        list: "a list",
+        dict: "an object",
+    }
+    return names.get(type(value), "a number")
