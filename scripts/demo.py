@@ -1,13 +1,14 @@
 """`make run`: start a server, run an example through it, and leave the server running."""
 
-import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
-
-from comfyrail.client import ComfyrailClient
+from urllib.error import URLError
+from urllib.request import urlopen
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "workflows" / "aurora" / "workflow.json"
@@ -17,31 +18,36 @@ READY_LIMIT_SECONDS = 30.0
 
 def main() -> int:
     port = os.environ.get("COMFYRAIL_PORT", "8080")
-    url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "comfyrail"]
-    with subprocess.Popen([*command, "serve", "--port", port]) as server:
+    serve = [*command, "serve", "--port", port, "--announce"]
+    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as server:
         signal.signal(signal.SIGTERM, lambda *_: server.terminate())
         try:
-            if not asyncio.run(wait_ready(url, server)):
-                return server.wait() or 1
+            line = server.stdout.readline() if server.stdout else ""
+            if not line:
+                return server.wait()
+            url = str(json.loads(line)["url"])
+            wait_ready(url)
             run = [*command, "run", str(EXAMPLE), "--server", url, "-o", str(RESULTS)]
-            subprocess.run(run, check=False)
-            print(f"\nThe picture above is the result. Comfyrail is open on {url}")
-            print("Stop it with Ctrl-C.", flush=True)
+            print(f"\n$ comfyrail run workflows/{EXAMPLE.parent.name}/workflow.json", flush=True)
+            ended = subprocess.run(run, check=False)
+            if ended.returncode == 0:
+                print("\nThat is the picture. ", end="")
+            print(f"Comfyrail is open on {url} until you stop it with Ctrl-C.", flush=True)
             return server.wait()
         except KeyboardInterrupt:
-            server.wait()
-            return 0
+            return server.wait()
 
 
-async def wait_ready(url: str, server: "subprocess.Popen[bytes]") -> bool:
-    """True when the server can run a job, False when it has ended or takes too long."""
-    async with ComfyrailClient(url) as client, asyncio.timeout(READY_LIMIT_SECONDS):
-        while server.poll() is None:
-            if await client.is_ready():
-                return True
-            await asyncio.sleep(0.1)
-    return False
+def wait_ready(url: str) -> None:
+    """Return when the server can run a job, or after a while: the run then says what is wrong."""
+    deadline = time.monotonic() + READY_LIMIT_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            with urlopen(f"{url}/ready", timeout=5):
+                return
+        except URLError:
+            time.sleep(0.1)
 
 
 if __name__ == "__main__":

@@ -75,14 +75,15 @@ def refuse_foreign(headers: Headers) -> ForbiddenOrigin | None:
             code="FORBIDDEN_HOST",
         )
     origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+    if origin is not None and origin.lower().partition("://")[2] != host.lower():
         return ForbiddenOrigin(f"Requests from pages of {origin!r} are not allowed.")
     return None
 
 
 def _is_loopback(host: str) -> bool:
-    name = urlsplit(f"//{host}").hostname if host else None
-    if name is None:
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
         return False
     if name == "localhost" or name.endswith(".localhost"):
         return True

@@ -71,8 +71,10 @@ def build_openapi(app: FastAPI) -> dict[str, Any]:
     }
     ordered = sorted(types, key=lambda kind: kind.__name__)
     _, schemas = msgspec.json.schema_components(ordered, ref_template=REFERENCE)
-    document.setdefault("components", {}).setdefault("schemas", {}).clear()
-    document["components"]["schemas"].update(schemas)
+    known = document.setdefault("components", {}).setdefault("schemas", {})
+    known.update(schemas)
+    for foreign in ("HTTPValidationError", "ValidationError"):
+        known.pop(foreign, None)  # ours has one shape for all errors
     for (method, path), operation in OPERATIONS.items():
         entry = document["paths"].setdefault(path, {}).setdefault(method, {})
         _describe(entry, operation)

@@ -1,10 +1,10 @@
 """What a node function may use of the engine while it runs."""
 
 import io
-import time
 from collections.abc import Mapping
 from typing import Any
 
+from comfyrail.clock import Clock
 from comfyrail.engine.events import NodeProgress, Preview, Sink
 from comfyrail.engine.folders import Folders
 from comfyrail.engine.interrupt import Interrupt
@@ -25,6 +25,7 @@ class NodeContext:
         folders: Folders,
         output_names: OutputNames,
         interrupt: Interrupt,
+        clock: Clock,
         emit: Sink,
         extra_data: Mapping[str, Any],
     ) -> None:
@@ -34,7 +35,8 @@ class NodeContext:
         self._interrupt = interrupt
         self._emit = emit
         self._previews_wanted = extra_data.get("preview_method") != "none"
-        self._last_preview = time.monotonic()
+        self.clock = clock
+        self._last_preview = clock.monotonic()
 
     def check_interrupt(self) -> None:
         self._interrupt.check()
@@ -49,7 +51,7 @@ class NodeContext:
     def preview(self, image: Any) -> None:
         """Show an unfinished image [H,W,C]: not more often than clients can look at it."""
         self._interrupt.check()
-        now = time.monotonic()
+        now = self.clock.monotonic()
         if not self._previews_wanted or now - self._last_preview < PREVIEW_INTERVAL_SECONDS:
             return
         self._last_preview = now

@@ -181,6 +181,7 @@ class _Run:
                 folders=self._engine.folders,
                 output_names=self._engine.output_names,
                 interrupt=self._interrupt,
+                clock=self._engine.clock,
                 emit=self._emit,
                 extra_data=self._request.extra_data,
             )

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from comfyrail.clock import Instant
 from comfyrail.engine.folders import path_inside
 
 
@@ -41,11 +42,11 @@ class OutputNames:
             return SavedFile(name, "" if subfolder == "." else subfolder.replace(os.sep, "/"))
 
 
-def fill_in_tokens(prefix: str, *, width: int, height: int) -> str:
+def fill_in_tokens(prefix: str, *, width: int, height: int, at: Instant) -> str:
     """Replace `%width%`, `%height%` and the parts of the local time, as ComfyUI does."""
     if "%" not in prefix:
         return prefix
-    now = time.localtime()
+    now = time.localtime(at / 1000)
     tokens = {
         "width": str(width),
         "height": str(height),

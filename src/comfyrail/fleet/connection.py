@@ -15,11 +15,15 @@ Listener = Callable[[Message | None], None]
 
 
 class WorkerConnection:
-    """Delivers messages to listeners by prompt id."""
+    """Delivers messages to listeners by prompt id.
 
-    def __init__(self, client: ComfyClient) -> None:
+    `client_id` is the name by which the worker knows this server: kept over restarts, so that the
+    messages of a prompt that an earlier process submitted arrive again.
+    """
+
+    def __init__(self, client: ComfyClient, client_id: str) -> None:
         self.client = client
-        self.client_id = _new_client_id()
+        self.client_id = client_id
         self.is_open = False
         self._listeners: dict[str, Listener] = {}
 
@@ -45,7 +49,7 @@ class WorkerConnection:
                 if isinstance(socket.exception(), asyncio.TimeoutError):
                     # The worker may not know yet that this socket is dead; when it learns of it,
                     # ComfyUI would drop the id, and with it a new socket of the same name.
-                    self.client_id = _new_client_id()
+                    self.client_id = f"comfyrail-{uuid.uuid4().hex}"
 
     def _set_open(self, *, is_open: bool) -> None:
         self.is_open = is_open
@@ -56,7 +60,3 @@ class WorkerConnection:
         message = parse_message(text)
         if message is not None and (listener := self._listeners.get(message.prompt_id)):
             listener(message)
-
-
-def _new_client_id() -> str:
-    return f"comfyrail-{uuid.uuid4().hex}"

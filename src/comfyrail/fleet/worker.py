@@ -177,7 +177,7 @@ class LiveWorker:
         """One life of the worker: from its start until it is known to have ended."""
         endpoint = await self._host.start()
         client = ComfyClient(endpoint, self._context.http)
-        self._connection = WorkerConnection(client)
+        self._connection = WorkerConnection(client, f"comfyrail-{self.id}-{self._added_at}")
         ended = asyncio.create_task(self._host.wait_ended(), name=f"ended-{self.id}")
         linked = asyncio.create_task(self._keep_linked(self._connection), name=f"link-{self.id}")
         try:

@@ -65,7 +65,7 @@ def load_image(image: str, context: NodeContext) -> tuple[FloatArray, FloatArray
     """All frames of an image file, turned as its EXIF says, and what is transparent in them."""
     frames: list[FloatArray] = []
     masks: list[FloatArray] = []
-    with Image.open(_existing_path(context.folders, image)) as picture:
+    with Image.open(_existing_path(context.folders, str(image))) as picture:
         # An MPO holds other views of the same picture, not an animation.
         single = picture.format == "MPO"
         for raw in ImageSequence.Iterator(picture):
@@ -82,7 +82,7 @@ def load_image(image: str, context: NodeContext) -> tuple[FloatArray, FloatArray
 
 
 def _to_rgb(frame: Image.Image) -> Image.Image:
-    if frame.mode.startswith("I"):
+    if frame.mode == "I":
         frame = frame.point(lambda value: value * (1 / 255))
     return frame.convert("RGB")
 
@@ -155,7 +155,7 @@ def _save(
 ) -> NodeResult:
     root: Path = getattr(context.folders, kind)
     height, width = images.shape[1:3]
-    filled = fill_in_tokens(prefix, width=width, height=height)
+    filled = fill_in_tokens(prefix, width=width, height=height, at=context.clock.now())
     saved = []
     for index, image in enumerate(images):
         context.check_interrupt()

@@ -56,6 +56,8 @@ def create_app(worker: Worker) -> web.Application:
         for route in [*tables, *JobRoutes(worker).table()]:
             app.router.add_route(route.method, prefix + route.path, route.handler)
     app.cleanup_ctx.append(_run_worker_thread)
+    # Before the server waits for open requests to end: a socket is one.
+    app.on_shutdown.append(_close_sockets)
     return app
 
 
@@ -63,3 +65,7 @@ async def _run_worker_thread(app: web.Application) -> AsyncIterator[None]:
     app[WORKER].start()
     yield
     await app[WORKER].stop()
+
+
+async def _close_sockets(app: web.Application) -> None:
+    await app[WORKER].sockets.close_all()

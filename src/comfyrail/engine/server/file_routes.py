@@ -59,9 +59,7 @@ class FileRoutes:
         else:
             return _serve_file(found)
         content, content_type = made
-        return web.Response(
-            body=content, content_type=content_type, headers=_headers(found.name, "inline")
-        )
+        return web.Response(body=content, content_type=content_type, headers=_headers(found.name))
 
     async def upload_image(self, request: web.Request) -> web.Response:
         fields = await request.post()
@@ -124,17 +122,17 @@ def find_file(folders: Folders, filename: str, kind: object, subfolder: str) -> 
 def _serve_file(path: Path) -> web.FileResponse:
     guessed, encoding = mimetypes.guess_type(path.name)
     content_type = guessed if guessed and encoding is None else "application/octet-stream"
-    headers = _headers(path.name, "inline")
+    headers = _headers(path.name)
     if content_type in ACTIVE_CONTENT:
         content_type = "application/octet-stream"
-        headers = _headers(path.name, "attachment")
+        headers = _headers(path.name, "attachment; ")
     return web.FileResponse(path, headers={**headers, "Content-Type": content_type})
 
 
-def _headers(filename: str, disposition: str) -> dict[str, str]:
+def _headers(filename: str, disposition: str = "") -> dict[str, str]:
     safe = "".join(char if char.isprintable() and char not in '"\\' else "_" for char in filename)
     return {
-        "Content-Disposition": f'{disposition}; filename="{safe}"',
+        "Content-Disposition": f'{disposition}filename="{safe}"',
         "X-Content-Type-Options": "nosniff",
     }
 

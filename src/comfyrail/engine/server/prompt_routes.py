@@ -84,7 +84,8 @@ class PromptRoutes:
         page = self._worker.history.page(
             whole_number(request, "max_items"), whole_number(request, "offset")
         )
-        return json_reply(page)
+        # Ten thousand entries take a while to write.
+        return await asyncio.to_thread(json_reply, page)
 
     async def show_one(self, request: web.Request) -> web.Response:
         prompt_id = request.match_info["prompt_id"]

@@ -50,7 +50,7 @@ def run_worker(
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     with contextlib.closing(bind_socket(host, port)) as listener:
-        folders = prepare_folders(Path(data_dir), input_dir)
+        folders = prepare_folders(data_dir, input_dir)
         worker = create_worker(
             folders, cache_bytes=cache_bytes, history_size=history_size, keep_outputs=keep_outputs
         )

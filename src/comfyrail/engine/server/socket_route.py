@@ -24,7 +24,7 @@ class SocketRoute:
         return [web.get("/ws", self.open)]
 
     async def open(self, request: web.Request) -> web.WebSocketResponse:
-        socket = web.WebSocketResponse(heartbeat=HEARTBEAT_SECONDS)
+        socket = web.WebSocketResponse(heartbeat=HEARTBEAT_SECONDS, compress=False)
         await socket.prepare(request)
         client_id = request.query.get("clientId") or uuid.uuid4().hex
         connection = Connection(socket, request.transport)

@@ -4,12 +4,13 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 
-from aiohttp import web
+from aiohttp import WSCloseCode, web
 
 from comfyrail.engine.server.wire import Message, PreviewMessage, TextMessage
 
 MOST_WAITING_MESSAGES = 2_000
 MOST_WAITING_BYTES = 32 << 20
+CLOSE_SECONDS = 0.5
 
 
 class Connection:
@@ -42,6 +43,13 @@ class Connection:
         self._waiting_bytes = 0
         if self._transport is not None:
             self._transport.abort()
+
+    async def close(self) -> None:
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._socket.close(code=WSCloseCode.GOING_AWAY)
+        except (TimeoutError, ConnectionError):
+            self.abort()
 
     async def send_forever(self) -> None:
         while True:
@@ -101,7 +109,7 @@ class SocketHub:
             for connection in tuple(connections):
                 connection.offer(message)
 
-    def abort_all(self) -> None:
-        for connections in tuple(self._connections.values()):
-            for connection in tuple(connections):
-                connection.abort()
+    async def close_all(self) -> None:
+        """Say goodbye to everybody, and wait for no one who does not answer."""
+        open_now = [each for group in self._connections.values() for each in group]
+        await asyncio.gather(*(connection.close() for connection in open_now))

@@ -49,7 +49,6 @@ class Worker:
     async def stop(self) -> None:
         self.queue.clear()
         self.interrupt()
-        self.sockets.abort_all()
         await asyncio.to_thread(self._thread.stop, STOP_SECONDS)
 
     @property

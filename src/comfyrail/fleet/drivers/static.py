@@ -25,12 +25,13 @@ class StaticHost:
 
 def normal_endpoint(url: str) -> str:
     """The URL in one spelling. Raises WorkerRefused when it is not an HTTP address."""
-    parts = urlsplit(url.strip() if "://" in url else f"http://{url.strip()}")
+    parts = None
     try:
+        parts = urlsplit(url.strip() if "://" in url else f"http://{url.strip()}")
         is_usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
     except ValueError:
         is_usable = False
-    if not is_usable or parts.username or parts.query or parts.fragment:
+    if parts is None or not is_usable or parts.username or parts.query or parts.fragment:
         raise WorkerRefused(
             f"{url!r} is not the address of a worker. Give it like http://127.0.0.1:8188.",
             code="INVALID_WORKER_URL",

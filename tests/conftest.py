@@ -1,0 +1,14 @@
+"""Shared fixtures."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.processes import Comfyrail, server
+
+
+@pytest.fixture(scope="session")
+def running_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comfyrail]:
+    """One server with one engine worker for all tests that do no harm to it."""
+    with server(tmp_path_factory.mktemp("shared") / "data") as process:
+        yield process.wait_ready()

@@ -1,0 +1,26 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from engine_parts import Engine, serving
+from worker_client import WorkerClient
+
+from comfyrail.engine.folders import Folders
+from comfyrail.engine.server.run import prepare_folders
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Folders:
+    return prepare_folders(tmp_path / "data")
+
+
+@pytest.fixture
+def engine(folders: Folders) -> Engine:
+    return Engine(folders)
+
+
+@pytest.fixture
+async def worker(folders: Folders) -> AsyncIterator[WorkerClient]:
+    """A worker that serves, seen through a client."""
+    async with serving(folders) as client:
+        yield client

@@ -1,0 +1,147 @@
+"""A worker that speaks ComfyUI's protocol as badly as a test tells it to."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from aiohttp import WSMsgType, web
+
+OBJECT_INFO = {
+    "Make": {"input": {"required": {}}, "output": ["IMAGE"]},
+    "Keep": {
+        "input": {"required": {"image": ["IMAGE"]}},
+        "output": [],
+        "output_node": True,
+    },
+}
+GRAPH: dict[str, dict[str, Any]] = {
+    "1": {"class_type": "Make", "inputs": {}},
+    "2": {"class_type": "Keep", "inputs": {"image": ["1", 0]}},
+}
+
+Script = Callable[["ScriptedWorker", str], Coroutine[Any, Any, None]]
+
+
+class ScriptedWorker:
+    """Runs `script(worker, prompt_id)` for every prompt that it takes."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.history: dict[str, Any] = {}
+        self.queue: list[str] = []
+        self.submitted: list[str] = []
+        self.stopped: list[str] = []
+        self.files: dict[str, bytes] = {"a.png": b"picture"}
+        self.refuse_prompt: tuple[int, Any] | None = None
+        self.url = ""
+        self.sockets: list[web.WebSocketResponse] = []
+        self.accepts_sockets = True
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, port: int = 0) -> None:
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/system_stats", self._stats),
+                web.get("/object_info", self._object_info),
+                web.get("/queue", self._show_queue),
+                web.post("/queue", self._change_queue),
+                web.post("/interrupt", self._interrupt),
+                web.post("/prompt", self._prompt),
+                web.get("/history/{prompt_id}", self._history),
+                web.get("/view", self._view),
+                web.get("/ws", self._socket),
+            ]
+        )
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", port)
+        await site.start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.drop_sockets()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    # What scripts do
+
+    async def say(self, kind: str, **data: Any) -> None:
+        for socket in self.sockets:
+            await socket.send_json({"type": kind, "data": data})
+
+    async def say_raw(self, text: str) -> None:
+        for socket in self.sockets:
+            await socket.send_str(text)
+
+    async def drop_sockets(self) -> None:
+        sockets, self.sockets = self.sockets, []
+        for socket in sockets:
+            await socket.close()
+
+    def succeed(self, prompt_id: str, *names: str) -> None:
+        files = [{"filename": name, "subfolder": "", "type": "output"} for name in names]
+        self.end(prompt_id, "success", [["execution_success", {}]], {"2": {"images": files}})
+
+    def end(self, prompt_id: str, status: str, messages: list[Any], outputs: Any = None) -> None:
+        if prompt_id in self.queue:
+            self.queue.remove(prompt_id)
+        self.history[prompt_id] = {
+            "outputs": outputs or {},
+            "status": {"status_str": status, "messages": messages},
+        }
+
+    # The protocol
+
+    async def _stats(self, _request: web.Request) -> web.Response:
+        return web.json_response({"system": {}, "devices": [{"name": "cpu", "vram_total": 1}]})
+
+    async def _object_info(self, _request: web.Request) -> web.Response:
+        return web.json_response(OBJECT_INFO)
+
+    async def _show_queue(self, _request: web.Request) -> web.Response:
+        return web.json_response(
+            {"queue_running": [[0, each, {}, {}, []] for each in self.queue], "queue_pending": []}
+        )
+
+    async def _change_queue(self, _request: web.Request) -> web.Response:
+        return web.Response()
+
+    async def _interrupt(self, request: web.Request) -> web.Response:
+        self.stopped.append((await request.json())["prompt_id"])
+        return web.Response()
+
+    async def _prompt(self, request: web.Request) -> web.Response:
+        if self.refuse_prompt is not None:
+            status, body = self.refuse_prompt
+            return web.json_response(body, status=status)
+        prompt_id = (await request.json())["prompt_id"]
+        self.submitted.append(prompt_id)
+        self.queue.append(prompt_id)
+        task = asyncio.create_task(self.script(self, prompt_id))
+        self._tasks.add(task)
+        return web.json_response({"prompt_id": prompt_id, "number": 1, "node_errors": {}})
+
+    async def _history(self, request: web.Request) -> web.Response:
+        prompt_id = request.match_info["prompt_id"]
+        found = self.history.get(prompt_id)
+        return web.json_response({prompt_id: found} if found else {})
+
+    async def _view(self, request: web.Request) -> web.Response:
+        content = self.files.get(request.query["filename"])
+        return web.Response(body=content) if content is not None else web.Response(status=404)
+
+    async def _socket(self, request: web.Request) -> web.StreamResponse:
+        if not self.accepts_sockets:
+            return web.Response(status=500)
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        self.sockets.append(socket)
+        async for message in socket:
+            if message.type is WSMsgType.ERROR:
+                break
+        return socket

@@ -1,0 +1,315 @@
+"""Attempts on workers that behave badly: every job still ends right, once [6.1, 7.4]."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from comfyrail.clock import SystemClock
+from comfyrail.fleet.catalogs import FleetCatalog
+from comfyrail.fleet.drivers.static import StaticHost
+from comfyrail.fleet.fleet import Fleet
+from comfyrail.fleet.session import SessionTimes
+from comfyrail.fleet.worker import WorkerContext
+from comfyrail.ids import JobId, TenantId, WorkerId, new_job_id
+from comfyrail.jobs.job import Job, NewJob
+from comfyrail.jobs.states import JobState
+from comfyrail.jobs.workers import WorkerStatus
+from comfyrail.notifications.streams import follow_events
+from comfyrail.results.blobs import LocalBlobStore
+from comfyrail.scheduling.scheduler import Scheduler
+from comfyrail.store.interface import Store, WorkerRecord
+from comfyrail.store.sqlite.store import open_sqlite_store
+from tests.fleet.scripted_worker import GRAPH, Script, ScriptedWorker
+
+TENANT = TenantId("t")
+TIMES = SessionTimes(poll_interval=0.3, unreachable_limit=1.0, retry_interval=0.1, stop_limit=0.5)
+
+
+class House:
+    """A store, a fleet and a scheduler around scripted workers."""
+
+    def __init__(self, store: Store, fleet: Fleet) -> None:
+        self.store = store
+        self.fleet = fleet
+        self.clock = SystemClock()
+
+    async def add(self, worker: ScriptedWorker, name: str = "w1") -> None:
+        record = WorkerRecord(WorkerId(name), "static", worker.url, self.clock.now())
+        await self.store.save_worker(record)
+        self.fleet.add(record.id, StaticHost(worker.url), record.added_at)
+
+    async def submit(self, timeout: float = 30) -> JobId:
+        now = self.clock.now()
+        types = frozenset(node["class_type"] for node in GRAPH.values())
+        job = NewJob(new_job_id(), TENANT, GRAPH, types, 5, now, timeout, 30, now)
+        await self.store.add_job(job)
+        return job.id
+
+    async def ended(self, job_id: JobId) -> Job:
+        async with asyncio.timeout(20):
+            async for _ in follow_events(self.store, TENANT, job_id, 0):
+                continue
+        job = await self.store.get_job(TENANT, job_id)
+        assert job.state.is_final
+        return job
+
+    async def until(self, look: Callable[[], Any]) -> None:
+        async with asyncio.timeout(10):
+            while not look():  # noqa: ASYNC110 - the state of another part
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def open_house(folder: Path, owner: str = "me") -> AsyncIterator[House]:
+    clock = SystemClock()
+    store = await open_sqlite_store(folder, clock)
+    async with aiohttp.ClientSession() as http:
+        catalog = FleetCatalog(store)
+        await catalog.load()
+        blobs = LocalBlobStore(folder / "blobs")
+        fleet = Fleet(WorkerContext(store, catalog, blobs, http, clock, TIMES, owner, 15))
+        scheduler = asyncio.create_task(Scheduler(store, fleet, owner, 15).run())
+        try:
+            yield House(store, fleet)
+        finally:
+            scheduler.cancel()
+            await asyncio.gather(scheduler, return_exceptions=True)
+            await fleet.shut_down()
+    await store.close()
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    async with open_house(tmp_path) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def playing(script: Script) -> AsyncIterator[ScriptedWorker]:
+    worker = ScriptedWorker(script)
+    await worker.start()
+    try:
+        yield worker
+    finally:
+        await worker.stop()
+
+
+async def succeed(worker: ScriptedWorker, prompt_id: str) -> None:
+    worker.succeed(prompt_id, "a.png")
+    await worker.say("executing", node=None, prompt_id=prompt_id)
+
+
+async def test_outputs_are_in_the_blob_store_when_the_job_is_complete(
+    house: House, tmp_path: Path
+) -> None:
+    async with playing(succeed) as worker:
+        await house.add(worker)
+        job = await house.ended(await house.submit())
+        assert job.state is JobState.COMPLETED
+        (output,) = await house.store.list_outputs(TENANT, job.id)
+        assert (tmp_path / "blobs" / output.file.blob_key).read_bytes() == b"picture"
+
+
+async def test_completion_while_the_socket_was_down_is_not_missed(house: House) -> None:
+    async def script(worker: ScriptedWorker, prompt_id: str) -> None:
+        await worker.say("executing", node="1", prompt_id=prompt_id)
+        worker.accepts_sockets = False
+        await worker.drop_sockets()
+        worker.succeed(prompt_id, "a.png")
+
+    async with playing(script) as worker:
+        await house.add(worker)
+        job = await house.ended(await house.submit())
+        assert (job.state, job.attempts) == (JobState.COMPLETED, 1)
+
+
+async def test_worker_that_never_says_a_word_is_found_done_by_polling(house: House) -> None:
+    async def script(worker: ScriptedWorker, prompt_id: str) -> None:
+        worker.succeed(prompt_id, "a.png")
+
+    async with playing(script) as worker:
+        await house.add(worker)
+        assert (await house.ended(await house.submit())).state is JobState.COMPLETED
+
+
+async def test_prompt_that_the_worker_forgets_is_run_again(house: House) -> None:
+    async def script(worker: ScriptedWorker, prompt_id: str) -> None:
+        if len(worker.submitted) == 1:
+            worker.queue.clear()
+        else:
+            await succeed(worker, prompt_id)
+
+    async with playing(script) as worker:
+        await house.add(worker)
+        job = await house.ended(await house.submit())
+        assert (job.state, job.attempts, job.retries) == (JobState.COMPLETED, 2, 1)
+
+
+async def test_job_that_is_always_lost_fails_in_the_end_with_the_reason(house: House) -> None:
+    async def script(worker: ScriptedWorker, _prompt_id: str) -> None:
+        worker.queue.clear()
+
+    async with playing(script) as worker:
+        await house.add(worker)
+        job = await house.ended(await house.submit())
+        assert (job.state, job.attempts) == (JobState.FAILED, 4)
+        assert job.fault is not None
+        assert job.fault.code == "WORKER_LOST"
+
+
+async def test_garbage_and_repeated_messages_do_no_harm(house: House) -> None:
+    async def script(worker: ScriptedWorker, prompt_id: str) -> None:
+        for text in ("nope", "[]", "{}", '{"type":"executing","data":{"prompt_id":5}}'):
+            await worker.say_raw(text)
+        for _ in range(3):
+            await worker.say("executing", node="1", prompt_id=prompt_id)
+            await worker.say("executed", node="1", prompt_id=prompt_id, output=None)
+            await worker.say("executing", node=None, prompt_id="another prompt")
+        worker.succeed(prompt_id, "a.png")
+        for _ in range(3):
+            await worker.say("executing", node=None, prompt_id=prompt_id)
+
+    async with playing(script) as worker:
+        await house.add(worker)
+        job_id = await house.submit()
+        assert (await house.ended(job_id)).state is JobState.COMPLETED
+        events = await house.store.events_after(TENANT, job_id, 0, 100)
+        kinds = [event.type for event in events]
+        assert len([kind for kind in kinds if kind == "execution.node_started"]) == 1
+
+
+async def test_rejected_prompt_fails_with_what_the_worker_said(house: House) -> None:
+    async with playing(succeed) as worker:
+        worker.refuse_prompt = (
+            400,
+            {
+                "error": {"type": "x", "message": "Prompt outputs failed validation"},
+                "node_errors": {"1": {"errors": [{"message": "Bad", "details": "width"}]}},
+            },
+        )
+        await house.add(worker)
+        job = await house.ended(await house.submit())
+        assert job.fault is not None
+        assert (job.fault.category, job.fault.code) == ("validation", "PROMPT_REJECTED")
+        assert "node 1: Bad (width)" in job.fault.message
+
+
+async def test_node_error_is_told_without_the_workers_stack_trace(house: House) -> None:
+    async def script(worker: ScriptedWorker, prompt_id: str) -> None:
+        error = {
+            "node_id": "1",
+            "node_type": "Make",
+            "exception_message": "out of paint",
+            "exception_type": "RuntimeError",
+            "traceback": ["secret/path.py"],
+        }
+        worker.end(prompt_id, "error", [["execution_error", error]])
+        await worker.say("executing", node=None, prompt_id=prompt_id)
+
+    async with playing(script) as worker:
+        await house.add(worker)
+        job = await house.ended(await house.submit())
+        assert job.fault is not None
+        assert job.fault.message == "Node '1' (Make) failed: out of paint"
+        assert "secret" not in str(job.fault)
+
+
+async def test_output_that_the_worker_has_no_more_fails_the_job(house: House) -> None:
+    async def script(worker: ScriptedWorker, prompt_id: str) -> None:
+        worker.succeed(prompt_id, "gone.png")
+        await worker.say("executing", node=None, prompt_id=prompt_id)
+
+    async with playing(script) as worker:
+        await house.add(worker)
+        job = await house.ended(await house.submit())
+        assert job.fault is not None
+        assert job.fault.code == "OUTPUT_MISSING"
+
+
+async def silent(_worker: ScriptedWorker, _prompt_id: str) -> None:
+    return
+
+
+async def test_cancel_stops_the_worker(house: House) -> None:
+    async with playing(silent) as worker:
+        await house.add(worker)
+        job_id = await house.submit()
+        await house.until(lambda: worker.queue)
+        await house.store.request_cancel(TENANT, job_id)
+        await house.until(lambda: worker.stopped)
+        prompt_id = worker.submitted[0]
+        worker.end(prompt_id, "error", [["execution_interrupted", {}]])
+        assert (await house.ended(job_id)).state is JobState.CANCELLED
+        assert worker.stopped[0] == prompt_id
+
+
+async def test_worker_that_ignores_a_cancel_stays_busy_until_it_lets_go(house: House) -> None:
+    async with playing(silent) as worker:
+        await house.add(worker)
+        job_id = await house.submit()
+        await house.until(lambda: worker.queue)
+        await house.store.request_cancel(TENANT, job_id)
+        assert (await house.ended(job_id)).state is JobState.CANCELLED
+        assert house.fleet.view(WorkerId("w1")).status is WorkerStatus.BUSY
+        worker.queue.clear()
+        await house.until(lambda: house.fleet.view(WorkerId("w1")).status is WorkerStatus.IDLE)
+
+
+async def test_job_that_runs_too_long_is_stopped_and_says_so(house: House) -> None:
+    async with playing(silent) as worker:
+        await house.add(worker)
+        job = await house.ended(await house.submit(timeout=0.3))
+        assert job.fault is not None
+        assert (job.fault.category, job.fault.code) == ("timeout", "EXECUTION_TIMEOUT")
+        assert worker.stopped
+
+
+async def test_job_of_a_worker_that_goes_away_is_run_by_another(house: House) -> None:
+    async with playing(silent) as first, playing(succeed) as second:
+        await house.add(first)
+        job_id = await house.submit()
+        await house.until(lambda: first.queue)
+        await house.add(second, "w2")
+        await first.stop()
+        job = await house.ended(job_id)
+        assert (job.state, job.worker_id, job.retries) == (JobState.COMPLETED, "w2", 1)
+
+
+async def test_removed_worker_gives_its_job_back_without_costing_a_retry(house: House) -> None:
+    async with playing(silent) as first, playing(succeed) as second:
+        await house.add(first)
+        job_id = await house.submit()
+        await house.until(lambda: first.queue)
+        await house.add(second, "w2")
+        await house.fleet.remove(WorkerId("w1"))
+        job = await house.ended(job_id)
+        assert (job.state, job.worker_id, job.retries) == (JobState.COMPLETED, "w2", 0)
+
+
+async def test_server_that_comes_back_finishes_what_ended_meanwhile(tmp_path: Path) -> None:
+    async with playing(silent) as worker:
+        async with open_house(tmp_path, "before") as house:
+            await house.add(worker)
+            job_id = await house.submit()
+            await house.until(lambda: worker.queue)
+        worker.succeed(worker.submitted[0], "a.png")
+        async with open_house(tmp_path, "after") as house:
+            await house.add(worker)
+            job = await house.ended(job_id)
+            assert (job.state, job.attempts) == (JobState.COMPLETED, 1)
+            assert len(worker.submitted) == 1
+
+
+async def test_worker_that_is_no_comfyui_is_unhealthy_and_says_why(house: House) -> None:
+    async with playing(succeed) as worker:
+        other = StaticHost(worker.url + "/nothing-here")
+        house.fleet.add(WorkerId("odd"), other, house.clock.now())
+        await house.until(
+            lambda: house.fleet.view(WorkerId("odd")).status is WorkerStatus.UNHEALTHY
+        )
+        assert "404" in (house.fleet.view(WorkerId("odd")).error or "")
