@@ -38,9 +38,9 @@ async def test_an_uploaded_image_can_be_loaded(worker: WorkerClient) -> None:
 async def test_the_same_bytes_keep_the_name_and_others_get_a_new_one(
     worker: WorkerClient, folders: Folders
 ) -> None:
-    names = []
-    for color in ((1, 1, 1), (1, 1, 1), (2, 2, 2), (2, 2, 2), (3, 3, 3)):
-        names.append((await worker.upload(png(color), "up.png"))[1]["name"])
+    names = [
+        (await worker.upload(png((shade, 0, 0)), "up.png"))[1]["name"] for shade in (1, 1, 2, 2, 3)
+    ]
     assert names == ["up.png", "up.png", "up (1).png", "up (1).png", "up (2).png"]
     _, stored = await worker.upload(png((9, 9, 9)), "up.png", overwrite="true")
     assert stored["name"] == "up.png"

@@ -114,7 +114,7 @@ class WorkerClient:
         async with self.session.get(path, **options) as reply:
             return reply.status, await _content(reply)
 
-    async def post(self, path: str, body: Any = None, **options: Any) -> tuple[int, Any]:
+    async def post(self, path: str, body: Any = b"", **options: Any) -> tuple[int, Any]:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         async with self.session.post(path, data=data, **options) as reply:
             return reply.status, await _content(reply)
@@ -150,7 +150,7 @@ class WorkerClient:
     async def upload(
         self, content: bytes, filename: str, path: str = "/upload/image", **fields: str
     ) -> tuple[int, Any]:
-        form = aiohttp.FormData()
+        form = aiohttp.FormData(quote_fields=False)
         form.add_field("image", content, filename=filename, content_type="image/png")
         for name, value in fields.items():
             form.add_field(name, value)

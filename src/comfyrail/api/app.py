@@ -1,8 +1,5 @@
 """The application: all surfaces in one."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-
 from fastapi import FastAPI
 
 from comfyrail import __version__
@@ -12,15 +9,12 @@ from comfyrail.api.guard import Guard
 from comfyrail.api.openapi import build_openapi
 from comfyrail.api.services import Services
 
-Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
-
-def create_app(lifespan: Lifespan) -> FastAPI:
-    """The ASGI app. The lifespan sets `app.state.services` before the first request."""
+def create_app() -> FastAPI:
+    """The ASGI app. It needs `give_services` before the first request."""
     app = FastAPI(
         title="Comfyrail",
         version=__version__,
-        lifespan=lifespan,
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
     )

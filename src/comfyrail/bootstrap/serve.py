@@ -1,18 +1,17 @@
 """`comfyrail serve`: the server process."""
 
 import asyncio
+import contextlib
+import signal
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 
 import structlog
 import uvicorn
-from fastapi import FastAPI
 
 from comfyrail.api.app import create_app, give_services
 from comfyrail.bootstrap.settings import Settings
 from comfyrail.bootstrap.wiring import running_server
-from comfyrail.errors import ConfigurationError
 from comfyrail.process import announce_url, call_when_parent_ends, listen, url_of
 
 log = structlog.get_logger(__name__)
@@ -23,49 +22,54 @@ SOCKET_MESSAGE_LIMIT = 1 << 20
 
 def serve(settings: Settings, *, announce: bool = False, exit_with_parent: bool = False) -> None:
     """Run the server until a signal ends it. Raises ConfigurationError when it cannot start."""
-    listener = listen(settings.host, settings.port)
-    failure: list[ConfigurationError] = []
+    with listen(settings.host, settings.port) as listener:
+        asyncio.run(_serve(settings, listener, announce, exit_with_parent))
 
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        try:
-            async with running_server(settings) as services:
-                give_services(app, services)
-                yield
-        except ConfigurationError as error:
-            failure.append(error)
-            raise
 
+async def _serve(
+    settings: Settings, listener: socket.socket, announce: bool, exit_with_parent: bool
+) -> None:
+    app = create_app()
     config = uvicorn.Config(
-        create_app(lifespan),
+        app,
         log_config=None,
         log_level="critical",
         access_log=False,
-        lifespan="on",
+        lifespan="off",
         ws_max_size=SOCKET_MESSAGE_LIMIT,
         timeout_graceful_shutdown=GRACE_SECONDS,
         server_header=False,
     )
-    server = _AnnouncingServer(config, url_of(listener), announce=announce)
+    server = _Server(config, url_of(listener), announce=announce)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, server.handle_exit, number, None)
     if exit_with_parent:
         call_when_parent_ends(lambda: setattr(server, "should_exit", True))
-    with listener:
-        asyncio.run(server.serve(sockets=[listener]))
-    if failure:
-        raise failure[0]
+    async with running_server(settings) as services:
+        give_services(app, services)
+        await server.serve(sockets=[listener])
+        log.info("stopping")
 
 
-class _AnnouncingServer(uvicorn.Server):
-    """Says where it listens once it does."""
+class _Server(uvicorn.Server):
+    """Says where it listens once it does, and leaves the signals to us.
+
+    Uvicorn's own handling raises the signal again at the end, which would end the process before
+    the store is closed.
+    """
 
     def __init__(self, config: uvicorn.Config, url: str, *, announce: bool) -> None:
         super().__init__(config)
         self._url = url
         self._announce = announce
 
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self.started:
-            log.info("listening", url=self._url)
-            if self._announce:
-                announce_url(self._url)
+        log.info("listening", url=self._url)
+        if self._announce:
+            announce_url(self._url)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from comfyrail.engine.pixels import FloatArray
 
-LARGEST_EXACT_RADIUS = 8
+LARGEST_EXACT_RADIUS = 10
 """Up to here sums are made in torch's order, bit for bit; beyond it that would take too long."""
 
 _STRIP_ROWS = 32

@@ -24,6 +24,8 @@ class ExecutionDone:
     """The last report about an execution: the thread is free again."""
 
 
+MOST_REPORTS_AT_ONCE = 256
+
 Report = Event | ExecutionDone
 ReportSink = Callable[[Sequence[Report]], None]
 
@@ -40,24 +42,29 @@ class Outbox:
         self._deliver = deliver
         self._lock = threading.Lock()
         self._waiting: deque[Report] = deque()
+        self._handing_over = False
 
     def put(self, report: Report) -> None:
         with self._lock:
-            if self._waiting:
-                if _is_newer_progress(report, self._waiting[-1]):
-                    self._waiting.pop()
-                self._waiting.append(report)
-                return
+            if self._waiting and _is_newer_progress(report, self._waiting[-1]):
+                self._waiting.pop()
             self._waiting.append(report)
+            if self._handing_over:
+                return
+            self._handing_over = True
         # The loop may have ended while a node was still running: then nobody listens any more.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._hand_over)
 
     def _hand_over(self) -> None:
+        """Deliver some reports; the rest comes after the sockets have had their turn to send."""
         with self._lock:
-            reports = tuple(self._waiting)
-            self._waiting.clear()
+            count = min(len(self._waiting), MOST_REPORTS_AT_ONCE)
+            reports = [self._waiting.popleft() for _ in range(count)]
+            self._handing_over = bool(self._waiting)
         self._deliver(reports)
+        if self._handing_over:
+            self._loop.call_soon(self._hand_over)
 
 
 class ExecutionThread:

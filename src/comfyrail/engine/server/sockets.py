@@ -8,7 +8,7 @@ from aiohttp import WSCloseCode, web
 
 from comfyrail.engine.server.wire import Message, PreviewMessage, TextMessage
 
-MOST_WAITING_MESSAGES = 2_000
+MOST_WAITING_MESSAGES = 100_000
 MOST_WAITING_BYTES = 32 << 20
 CLOSE_SECONDS = 0.5
 
