@@ -126,7 +126,7 @@ def test_interrupted_run_cancels_its_job(running_server: Comfyrail, tmp_path: Pa
     path.write_text(json.dumps(slow_picture(60)))
     command = [*COMFYRAIL, "run", str(path), "--server", running_server.url, "-o", str(tmp_path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
-        job_id = wait_until(lambda: newest_in(running_server, "processing"))
+        job_id = wait_until(lambda: newest_in(running_server, "processing")) or ""
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
         assert process.returncode == 130

@@ -2,11 +2,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from engine_parts import Engine, serving
-from worker_client import WorkerClient
 
 from comfyrail.engine.folders import Folders
 from comfyrail.engine.server.run import prepare_folders
+from tests.engine.engine_parts import Engine, serving
+from tests.engine.worker_client import WorkerClient
 
 
 @pytest.fixture

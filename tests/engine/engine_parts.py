@@ -8,7 +8,6 @@ from typing import Any
 
 import aiohttp
 from aiohttp import web
-from worker_client import WorkerClient
 
 from comfyrail.clock import SystemClock
 from comfyrail.engine.builtin import builtin_registry
@@ -19,6 +18,7 @@ from comfyrail.engine.folders import Folders
 from comfyrail.engine.interrupt import Interrupt
 from comfyrail.engine.registry import NodeRegistry
 from comfyrail.engine.server import create_app, create_worker
+from tests.engine.worker_client import WorkerClient
 
 
 @dataclass

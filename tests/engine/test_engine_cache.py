@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -70,12 +72,12 @@ def test_arrays_inside_containers_are_counted_and_made_read_only() -> None:
         array[0] = 1
 
 
-def keys_of(prompt: dict, outputs: list[str], folders: Folders) -> dict[str, str]:
+def keys_of(prompt: dict[str, Any], outputs: list[str], folders: Folders) -> dict[str, str]:
     return compute_keys(bind_graph(prompt, outputs, builtin_registry()), folders)
 
 
-def graph(color: int = 0, ids: str = "123") -> dict:
-    first, second, third = ids
+def graph(color: int = 0, ids: str = "123") -> dict[str, Any]:
+    first, second, third = list(ids)
     inputs = {"width": 8, "height": 8, "batch_size": 1, "color": color}
     return {
         first: {"class_type": "EmptyImage", "inputs": inputs},

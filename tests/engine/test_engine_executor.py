@@ -4,8 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_parts import Engine, nodes_run
-from worker_client import delay, empty_image, invert, preview, save, slow_graph
 
 from comfyrail.engine.definition import NodeResult, node
 from comfyrail.engine.events import (
@@ -23,6 +21,8 @@ from comfyrail.engine.events import (
 from comfyrail.engine.folders import Folders
 from comfyrail.engine.interrupt import Interrupt
 from comfyrail.workflow.catalog import OutputPort
+from tests.engine.engine_parts import Engine, nodes_run
+from tests.engine.worker_client import delay, empty_image, invert, preview, save, slow_graph
 
 
 def chain(length: int) -> dict[str, Any]:

@@ -5,9 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_parts import Engine, nodes_run
 from PIL import Image
-from worker_client import empty_image, preview, save
 
 from comfyrail.clock import Instant
 from comfyrail.engine.builtin import builtin_registry
@@ -16,6 +14,8 @@ from comfyrail.engine.events import Event, ExecutionFailed, NodeExecuted
 from comfyrail.engine.folders import Folders, path_inside
 from comfyrail.engine.output_names import OutputNames, fill_in_tokens
 from comfyrail.engine.prompt_check import PromptAccepted, PromptRefused, check_prompt
+from tests.engine.engine_parts import Engine, nodes_run
+from tests.engine.worker_client import empty_image, preview, save
 
 
 def load(name: str) -> dict[str, Any]:

@@ -2,12 +2,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_parts import Engine
-from worker_client import preview
 
 from comfyrail.engine.builtin.palettes import PALETTES, read_colours
 from comfyrail.engine.definition import node
 from comfyrail.engine.events import ExecutionFailed, NodeProgress, Preview
+from tests.engine.engine_parts import Engine
+from tests.engine.worker_client import preview
 
 
 def generate(engine: Engine, class_type: str, **inputs: Any) -> Any:

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worker_client import empty_image, invert, preview, simple_graph
 
 from comfyrail.engine.builtin import builtin_registry
 from comfyrail.engine.definition import NodeDefinition, node
 from comfyrail.engine.folders import Folders
 from comfyrail.engine.prompt_check import PromptAccepted, PromptRefused, check_prompt
+from tests.engine.worker_client import empty_image, invert, preview, simple_graph
 
 # Replies of a real ComfyUI 0.7.0, their tracebacks emptied.
 REFUSALS = json.loads((Path(__file__).parent / "data" / "refusals.json").read_text())

@@ -7,9 +7,9 @@ import aiohttp
 import numpy as np
 import pytest
 from PIL import Image
-from worker_client import WorkerClient, empty_image, preview, save
 
 from comfyrail.engine.folders import Folders
+from tests.engine.worker_client import WorkerClient, empty_image, preview, save
 
 
 def png(color: tuple[int, ...] = (10, 20, 30), size: tuple[int, int] = (4, 3)) -> bytes:

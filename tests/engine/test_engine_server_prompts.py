@@ -5,10 +5,18 @@ from typing import Any
 
 import aiohttp
 import pytest
-from engine_parts import serving
-from worker_client import WorkerClient, empty_image, invert, preview, save, simple_graph, slow_graph
 
 from comfyrail.engine.folders import Folders
+from tests.engine.engine_parts import serving
+from tests.engine.worker_client import (
+    WorkerClient,
+    empty_image,
+    invert,
+    preview,
+    save,
+    simple_graph,
+    slow_graph,
+)
 
 REFUSALS = json.loads((Path(__file__).parent / "data" / "refusals.json").read_text())
 
@@ -24,7 +32,7 @@ async def test_a_prompt_is_accepted_with_and_without_the_prefix(
 ) -> None:
     status, body = await worker.post(path, {"prompt": simple_graph()})
     assert status == 200
-    assert uuid.UUID(body["prompt_id"])
+    assert str(uuid.UUID(body["prompt_id"])) == body["prompt_id"]
     assert body["number"] == 0
     assert body["node_errors"] == {}
 
@@ -89,7 +97,7 @@ async def test_prompts_run_by_number_then_in_the_order_of_arrival(worker: Worker
     socket = await worker.connect("me")
     running = await worker.submit(slow_graph(), prompt_id="running")
     await worker.running(running)
-    for prompt_id, fields in {
+    submitted: dict[str, dict[str, Any]] = {
         "A": {},
         "B": {},
         "half": {"number": 0.5},
@@ -98,7 +106,8 @@ async def test_prompts_run_by_number_then_in_the_order_of_arrival(worker: Worker
         "first": {"number": -1e9},
         "zAlso half": {"number": 0.5},
         "aThird half": {"number": 0.5},
-    }.items():
+    }
+    for prompt_id, fields in submitted.items():
         await worker.submit(simple_graph(), prompt_id=prompt_id, client_id="me", **fields)
     expected = ["first", "front2", "front1", "half", "zAlso half", "aThird half", "A", "B"]
     _, queue = await worker.get("/queue")

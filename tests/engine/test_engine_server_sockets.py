@@ -5,8 +5,15 @@ from typing import Any
 
 import aiohttp
 import pytest
-from engine_parts import serving
-from worker_client import (
+
+from comfyrail.engine.builtin import builtin_registry
+from comfyrail.engine.definition import NodeDefinition, NodeResult, node
+from comfyrail.engine.folders import Folders
+from comfyrail.engine.server import sockets as sockets_module
+from comfyrail.engine.server.missed_ends import MOST_CLIENTS, MOST_PROMPTS_OF_A_CLIENT, MissedEnds
+from comfyrail.engine.server.wire import text_message
+from tests.engine.engine_parts import serving
+from tests.engine.worker_client import (
     LIMIT_SECONDS,
     WorkerClient,
     empty_image,
@@ -18,13 +25,6 @@ from worker_client import (
     slow_graph,
     type_of,
 )
-
-from comfyrail.engine.builtin import builtin_registry
-from comfyrail.engine.definition import NodeDefinition, NodeResult, node
-from comfyrail.engine.folders import Folders
-from comfyrail.engine.server import sockets as sockets_module
-from comfyrail.engine.server.missed_ends import MOST_CLIENTS, MOST_PROMPTS_OF_A_CLIENT, MissedEnds
-from comfyrail.engine.server.wire import text_message
 
 FLAGS = {"supports_preview_metadata": True}
 

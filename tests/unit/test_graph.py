@@ -116,3 +116,12 @@ def test_transform_on_a_literal_is_refused() -> None:
     raw["1"]["_meta"] = {"transforms": {"width": {"class_type": "X", "input": "a"}}}
     with pytest.raises(MalformedWorkflow, match="needs a link"):
         parse_workflow(raw)
+
+
+@pytest.mark.parametrize("slot", [float("nan"), float("inf"), 1.5, True, "0", None])
+def test_slot_that_is_no_whole_number_makes_no_link(slot: object) -> None:
+    raw = picture()
+    raw["2"]["inputs"]["image"] = ["1", slot]
+    workflow = parse_workflow(raw)
+    assert workflow.order
+    assert list(workflow.nodes["2"].edges()) == []

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import importlib
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import structlog
 import uvicorn
@@ -12,7 +13,13 @@ import uvicorn
 from comfyrail.api.app import create_app, give_services
 from comfyrail.bootstrap.settings import Settings
 from comfyrail.bootstrap.wiring import running_server
-from comfyrail.process import announce_url, call_when_parent_ends, listen, url_of
+from comfyrail.process import (
+    announce_url,
+    call_when_parent_ends,
+    hand_over_quickly,
+    listen,
+    url_of,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -22,8 +29,20 @@ SOCKET_MESSAGE_LIMIT = 1 << 20
 
 def serve(settings: Settings, *, announce: bool = False, exit_with_parent: bool = False) -> None:
     """Run the server until a signal ends it. Raises ConfigurationError when it cannot start."""
-    with listen(settings.host, settings.port) as listener:
-        asyncio.run(_serve(settings, listener, announce, exit_with_parent))
+    hand_over_quickly()
+    with (
+        listen(settings.host, settings.port) as listener,
+        asyncio.Runner(loop_factory=_loop_factory()) as runner,
+    ):
+        runner.run(_serve(settings, listener, announce, exit_with_parent))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """The fastest event loop that is installed."""
+    try:
+        return importlib.import_module("uvloop").new_event_loop  # type: ignore[no-any-return]
+    except ImportError:
+        return asyncio.new_event_loop
 
 
 async def _serve(

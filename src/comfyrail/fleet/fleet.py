@@ -33,8 +33,8 @@ class Fleet:
     async def remove(self, worker_id: WorkerId) -> None:
         """Let go of a worker; its running jobs go back to the queue."""
         worker = self._find(worker_id)
-        await worker.leave()
         await self._end_task(worker_id)
+        await worker.leave()
         del self._workers[worker_id]
         self._context.catalog.forget(worker_id)
 
@@ -67,9 +67,9 @@ class Fleet:
                 worker.drop_stale(token)
 
     async def shut_down(self) -> None:
+        """Stop following, in this order: a worker that ends is not started again."""
+        await asyncio.gather(*(self._end_task(worker_id) for worker_id in list(self._tasks)))
         await asyncio.gather(*(worker.shut_down() for worker in self._workers.values()))
-        for worker_id in list(self._tasks):
-            await self._end_task(worker_id)
 
     async def _end_task(self, worker_id: WorkerId) -> None:
         task = self._tasks.pop(worker_id)

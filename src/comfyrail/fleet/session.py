@@ -74,7 +74,8 @@ class AttemptSession:
         self._last_contact = now
         self._next_look = now + times.poll_interval
         self._next_stop = now
-        self._next_flush = now
+        # A job that is over before the first flush is due writes its events with its end.
+        self._next_flush = now + times.progress_interval
         self._may_linger = False
 
     async def run(self, *, adopted: bool) -> None:

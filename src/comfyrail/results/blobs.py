@@ -41,17 +41,19 @@ class LocalBlobStore:
 
     async def save(self, chunks: AsyncIterator[bytes]) -> StoredBlob:
         """Keep the bytes; when this returns they are on disk (fsync)."""
-        incoming = await asyncio.to_thread(_Incoming, self._incoming)
+        incoming: _Incoming | None = None
         buffer = bytearray()
         try:
             async for chunk in chunks:
                 buffer += chunk
                 if len(buffer) >= WRITE_SIZE:
-                    await asyncio.to_thread(incoming.write, bytes(buffer))
+                    incoming = await asyncio.to_thread(self._receive, incoming, bytes(buffer))
                     buffer.clear()
+            # Most outputs are small: opened, written, synced and named in one go.
             return await asyncio.to_thread(self._keep, incoming, bytes(buffer))
         except BaseException:
-            incoming.discard()
+            if incoming is not None:
+                incoming.discard()
             raise
 
     def path_of(self, key: str) -> Path:
@@ -61,15 +63,28 @@ class LocalBlobStore:
             raise OutputNotFound("The output's file is gone from the blob store.")
         return path
 
-    def _keep(self, incoming: "_Incoming", rest: bytes) -> StoredBlob:
-        incoming.write(rest)
-        digest = incoming.finish()
-        key = f"{digest[:2]}/{digest}"
-        target = self._folder / key
-        target.parent.mkdir(exist_ok=True)
-        incoming.path.replace(target)
+    def _receive(self, incoming: "_Incoming | None", data: bytes) -> "_Incoming":
+        incoming = incoming or _Incoming(self._incoming)
+        try:
+            incoming.write(data)
+        except BaseException:
+            incoming.discard()
+            raise
+        return incoming
+
+    def _keep(self, incoming: "_Incoming | None", rest: bytes) -> StoredBlob:
+        received = self._receive(incoming, rest)
+        try:
+            digest = received.finish()
+            key = f"{digest[:2]}/{digest}"
+            target = self._folder / key
+            target.parent.mkdir(exist_ok=True)
+            received.path.replace(target)
+        except BaseException:
+            received.discard()
+            raise
         _sync_folder(target.parent)
-        return StoredBlob(key, incoming.size, digest)
+        return StoredBlob(key, received.size, digest)
 
 
 class _Incoming:

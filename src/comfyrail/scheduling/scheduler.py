@@ -15,7 +15,8 @@ from comfyrail.store.signals import QUEUE, WORKERS
 
 log = structlog.get_logger(__name__)
 
-WINDOW = 64
+SMALLEST_WINDOW = 8
+LARGEST_WINDOW = 512
 WINDOWS_PER_ROUND = 100
 RETRY_SECONDS = 1.0
 
@@ -51,14 +52,17 @@ class Scheduler:
         A job that no free worker can run is passed over: those behind it need not wait for it.
         """
         started = 0
+        window = SMALLEST_WINDOW
         after: tuple[int, JobId] | None = None
         for _ in range(WINDOWS_PER_ROUND):
             free = self._workers.free_workers()
-            head = await self._store.queue_head(WINDOW, after) if free else ()
+            window = min(LARGEST_WINDOW, max(window, 2 * len(free)))
+            head = await self._store.queue_head(window, after) if free else ()
             if not head:
                 break
             started += await self._begin(place(head, self._workers.free_workers()))
             after = (head[-1].rank, head[-1].id)
+            window *= 2
         return started
 
     async def _begin(self, placed: Sequence[tuple[JobId, WorkerId]]) -> int:

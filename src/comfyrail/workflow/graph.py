@@ -101,13 +101,12 @@ class Workflow:
 
 def is_link(value: object) -> bool:
     """Whether an input's value is a link `[node id, slot]`."""
-    return (
-        isinstance(value, list)
-        and len(value) == 2
-        and isinstance(value[0], str)
-        and isinstance(value[1], int | float)
-        and not isinstance(value[1], bool)
-    )
+    if not (isinstance(value, list) and len(value) == 2 and isinstance(value[0], str)):
+        return False
+    slot = value[1]
+    if isinstance(slot, float):
+        return slot.is_integer()  # neither NaN nor infinite ones are
+    return isinstance(slot, int) and not isinstance(slot, bool)
 
 
 def transform_node_id(node_id: str, input_name: str) -> str:

@@ -1,14 +1,9 @@
 """Run a worker in this process until it is told to stop."""
 
 import asyncio
-import contextlib
-import errno
-import json
-import os
 import shutil
 import signal
 import socket
-import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -21,11 +16,16 @@ from comfyrail.engine.folders import Folders
 from comfyrail.engine.server.app import create_app, create_worker
 from comfyrail.engine.server.history import DEFAULT_HISTORY_SIZE
 from comfyrail.errors import ConfigurationError
+from comfyrail.process import (
+    announce_url,
+    call_when_parent_ends,
+    hand_over_quickly,
+    listen,
+    url_of,
+)
 
 SHUTDOWN_SECONDS = 1.0
 ORPHAN_SECONDS = 3.0
-# A node in pure Python would let the event loop wait 5 ms for its turn, each time.
-SWITCH_INTERVAL_SECONDS = 0.0005
 
 
 def run_worker(
@@ -48,20 +48,17 @@ def run_worker(
     outlive the one that started it, however that one ended. `keep_outputs` bounds the files in the
     output and temp folders. Raises ConfigurationError when it cannot start like this.
     """
-    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
-    with contextlib.closing(bind_socket(host, port)) as listener:
+    hand_over_quickly()
+    with listen(host, port) as listener:
         folders = prepare_folders(data_dir, input_dir)
         worker = create_worker(
             folders, cache_bytes=cache_bytes, history_size=history_size, keep_outputs=keep_outputs
         )
-        actual_port = listener.getsockname()[1]
-        url = f"http://{_in_url(host)}:{actual_port}"
+        url = url_of(listener)
 
         def say_ready() -> None:
             if announce:
-                line = {"event": "listening", "host": host, "port": actual_port, "url": url}
-                sys.stdout.write(json.dumps(line) + "\n")
-                sys.stdout.flush()
+                announce_url(url)
             if on_ready is not None:
                 on_ready(url)
 
@@ -78,7 +75,8 @@ async def _serve(
     stopping = asyncio.Event()
     _stop_on_signals(stopping)
     if watch_stdin:
-        _stop_with_parent(asyncio.get_running_loop(), stopping)
+        loop = asyncio.get_running_loop()
+        call_when_parent_ends(lambda: loop.call_soon_threadsafe(stopping.set), ORPHAN_SECONDS)
     runner = web.AppRunner(
         app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS
     )
@@ -99,45 +97,6 @@ def _stop_on_signals(stopping: asyncio.Event) -> None:
         loop.add_signal_handler(number, stopping.set)
 
 
-def _stop_with_parent(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
-    def watch() -> None:
-        with contextlib.suppress(OSError, ValueError):
-            while os.read(sys.stdin.fileno(), 4096):
-                pass
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(stopping.set)
-        # The clean way out may hang in a node; nobody is left to notice.
-        threading.Event().wait(ORPHAN_SECONDS)
-        os._exit(0)
-
-    threading.Thread(target=watch, name="parent watch", daemon=True).start()
-
-
-def bind_socket(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises ConfigurationError that says what to do."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(128)
-    except (OSError, OverflowError) as error:
-        listener.close()
-        raise ConfigurationError(_why_not_bound(error, host, port)) from error
-    return listener
-
-
-def _why_not_bound(error: Exception, host: str, port: int) -> str:
-    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        return (
-            f"Port {port} on {host} is in use by another process. "
-            "Stop that one, or choose another port (0 takes a free one)."
-        )
-    if isinstance(error, OSError) and error.errno == errno.EACCES:
-        return f"Port {port} needs more rights than this process has. Choose one above 1023."
-    return f"Cannot listen on {host}, port {port}: {error}. Choose another host or port."
-
-
 def prepare_folders(data_dir: Path, input_dir: Path | None = None) -> Folders:
     """Make the three folders and empty temp. Raises ConfigurationError for unwritable ones."""
     folders = Folders.under(data_dir, input_dir)
@@ -150,15 +109,8 @@ def prepare_folders(data_dir: Path, input_dir: Path | None = None) -> Folders:
                 pass
     except OSError as error:
         raise ConfigurationError(
-            f"Cannot write to the data folder {data_dir}: {error}. "
-            "Choose another folder, or give this user the right to write there."
+            f"The data folder {data_dir} cannot be written: {error.strerror}. "
+            "Choose another with --data, or mend its permissions.",
+            code="DATA_FOLDER_UNWRITABLE",
         ) from error
     return folders
-
-
-def _in_url(host: str) -> str:
-    if host in ("", "0.0.0.0"):  # noqa: S104 - compared, not bound
-        return "127.0.0.1"
-    if host == "::":
-        return "[::1]"
-    return f"[{host}]" if ":" in host else host
