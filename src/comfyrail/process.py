@@ -27,10 +27,12 @@ def hand_over_quickly() -> None:
 
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes a free one. The error says what to do."""
+    if not 0 <= port <= 65535:
+        raise ConfigurationError(f"A port is 0 to 65535, not {port}.", code="CANNOT_LISTEN")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server((str(address[0]), port), family=family, backlog=BACKLOG)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise ConfigurationError(_why(error, host, port), code="CANNOT_LISTEN") from error
     # Accepted sockets inherit it. The event loop sets it only on sockets that were made with the
     # protocol named, and these were not; without it small replies wait 40 ms for an ACK.
@@ -70,14 +72,13 @@ def call_when_parent_ends(stop: Callable[[], object], limit: float = ORPHAN_SECO
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
 
 
-def _why(error: Exception, host: str, port: int) -> str:
-    number = error.errno if isinstance(error, OSError) else None
-    if number == errno.EADDRINUSE:
+def _why(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
         return (
             f"Port {port} on {host} is in use by another program. "
             "Stop that one, or choose another with --port (0 takes a free one)."
         )
-    if number == errno.EACCES:
+    if error.errno == errno.EACCES:
         return f"Port {port} needs more rights than this process has. Choose one above 1023."
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    reason = error.strerror or error
     return f"Cannot listen on {host}, port {port}: {reason}. Choose another --host or --port."

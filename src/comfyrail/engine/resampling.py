@@ -29,14 +29,14 @@ def resize(image: FloatArray, width: int, height: int, method: str) -> FloatArra
 
 def crop_to_aspect(image: FloatArray, width: int, height: int) -> FloatArray:
     """The largest middle part with the aspect ratio of `width` to `height`."""
-    old_height, old_width = image.shape[1:3]
-    old_aspect, new_aspect = old_width / old_height, width / height
-    left = top = 0
-    if old_aspect > new_aspect:
-        left = round((old_width - old_width * (new_aspect / old_aspect)) / 2)
-    elif old_aspect < new_aspect:
-        top = round((old_height - old_height * (old_aspect / new_aspect)) / 2)
-    return image[:, top : old_height - top, left : old_width - left]
+    rows, columns = image.shape[1:3]
+    has, wanted = columns / rows, width / height
+    kept = min(has, wanted) / max(has, wanted)
+    if has > wanted:
+        margin = round((columns - columns * kept) / 2)
+        return image[:, :, margin : columns - margin]
+    margin = round((rows - rows * kept) / 2)
+    return image[:, margin : rows - margin]
 
 
 def resize_cropped(image: FloatArray, width: int, height: int, method: str) -> FloatArray:
