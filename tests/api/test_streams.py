@@ -111,6 +111,15 @@ async def test_socket_to_an_unknown_job_is_refused_with_a_body(running_server: C
     assert caught.value.status == 404
 
 
+async def test_socket_from_a_foreign_page_is_refused(running_server: Comfyrail) -> None:
+    job_id = await asyncio.to_thread(running_server.submit, picture(20))
+    url = f"{running_server.url}/v1/workflows/execution/{job_id}/ws"
+    async with aiohttp.ClientSession(headers={"Origin": "https://evil.example"}) as http:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as caught:
+            await http.ws_connect(url)
+    assert caught.value.status == 403
+
+
 async def test_client_that_leaves_in_the_middle_leaves_nothing_behind(
     running_server: Comfyrail,
 ) -> None:

@@ -289,6 +289,7 @@ async def test_removed_worker_gives_its_job_back_without_costing_a_retry(house: 
         await house.fleet.remove(WorkerId("w1"))
         job = await house.ended(job_id)
         assert (job.state, job.worker_id, job.retries) == (JobState.COMPLETED, "w2", 0)
+        assert first.stopped == first.submitted
 
 
 async def test_server_that_comes_back_finishes_what_ended_meanwhile(tmp_path: Path) -> None:

@@ -62,6 +62,8 @@ class NodeDefinition:
     cacheable: bool = True
     """Whether equal inputs give equal outputs. If not, nothing downstream is reused either."""
     takes_context: bool = False
+    takes_lists: bool = False
+    """Whether the function runs once, with the list of all values of each input."""
     check: InputCheck | None = None
     fingerprint: Callable[[Literals, Folders], object] | None = None
     """What else the result depends on (a file's content), as a value that goes into the key."""

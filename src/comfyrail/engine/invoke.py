@@ -12,17 +12,23 @@ def invoke_node(
 ) -> CachedResult:
     """Run the node once for each item of its longest input; shorter ones repeat their last item.
 
-    `fixed` is given to every call as it is. The arrays in the result are read-only.
+    A node that takes lists runs once, with all items. `fixed` is given to every call as it is. The arrays in the result are read-only.
     """
     results = [
         _read_result(definition, definition.function(**call, **fixed))
-        for call in _spread_over_lists(inputs)
+        for call in _calls(definition, inputs)
     ]
     slots = tuple(
         _join(results, index, is_list=port.is_list) for index, port in enumerate(definition.outputs)
     )
     freeze_arrays(slots)
     return CachedResult(slots, _join_ui(results))
+
+
+def _calls(definition: NodeDefinition, inputs: Mapping[str, Slot]) -> list[dict[str, Any]]:
+    if definition.takes_lists:
+        return [{name: list(values) for name, values in inputs.items()}]
+    return _spread_over_lists(inputs)
 
 
 def _spread_over_lists(inputs: Mapping[str, Slot]) -> list[dict[str, Any]]:

@@ -66,6 +66,7 @@ class AttemptSession:
         self._is_adopted = False
         self._is_stale = False
         self._gone: Lost | None = None
+        self._stop_before_leaving = False
         self._stop_with: Cancelled | Failed | None = None
         self._stop_since: float | None = None
         now = clock.monotonic()
@@ -88,9 +89,10 @@ class AttemptSession:
             self._may_linger = True
             log.warning("attempt_taken_over", job_id=self._attempt.job_id)
 
-    def worker_is_gone(self, lost: Lost) -> None:
-        """It is known that the worker has ended or was removed: do not wait for it."""
+    def worker_is_gone(self, lost: Lost, *, still_runs: bool = False) -> None:
+        """It is known that the worker has ended, or was removed and `still_runs`: do not wait."""
         self._gone = lost
+        self._stop_before_leaving = still_runs
         self._wake.set()
 
     def attempt_is_stale(self) -> None:
@@ -173,6 +175,8 @@ class AttemptSession:
             if self._is_stale:
                 raise StaleAttempt("The attempt's lease was lost.")
             if self._gone is not None:
+                if self._stop_before_leaving:
+                    await self._press_stop(self._clock.monotonic())
                 return self._gone
             now = self._clock.monotonic()
             if now >= self._deadline and self._stop_with is None:

@@ -160,7 +160,9 @@ class LiveWorker:
     async def leave(self) -> None:
         """Take no more jobs; hand the running ones back; let go of the worker."""
         self._is_leaving = True
-        self._lose_sessions("the worker was removed", counted=False)
+        for _, session in self._sessions.values():
+            lost = Lost("the worker was removed", counted=False)
+            session.worker_is_gone(lost, still_runs=True)
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self.shut_down()
@@ -240,9 +242,9 @@ class LiveWorker:
             self._last_active_at = context.clock.now()
             context.store.signals.notify(WORKERS)
 
-    def _lose_sessions(self, cause: str, *, counted: bool = True) -> None:
+    def _lose_sessions(self, cause: str) -> None:
         for _, session in self._sessions.values():
-            session.worker_is_gone(Lost(cause, counted))
+            session.worker_is_gone(Lost(cause))
 
     def _set_ready(self, *, ready: bool) -> None:
         if ready == self._ready:

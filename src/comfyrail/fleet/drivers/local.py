@@ -6,6 +6,7 @@ import json
 import sys
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
+from typing import IO
 
 from comfyrail.errors import WorkerUnreachable
 
@@ -13,6 +14,7 @@ START_LIMIT_SECONDS = 30.0
 STOP_LIMIT_SECONDS = 5.0
 KEPT_OUTPUTS = 1000
 LOG_TAIL_BYTES = 2000
+LOG_LIMIT_BYTES = 1 << 20
 
 
 class LocalHost:
@@ -71,7 +73,7 @@ class LocalHost:
         command += ["--data", str(self._folder), "--input", str(self._input_folder)]
         command += ["--announce", "--exit-with-parent", "--keep-outputs", str(KEPT_OUTPUTS)]
         await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
-        with await asyncio.to_thread(self._log_path.open, "wb") as log_file:
+        with await asyncio.to_thread(self._open_log) as log_file:
             # In a session of its own: Ctrl-C goes to the server, which then ends its workers.
             return await asyncio.create_subprocess_exec(
                 *command, stdin=PIPE, stdout=PIPE, stderr=log_file, start_new_session=True
@@ -85,6 +87,11 @@ class LocalHost:
         except (ValueError, KeyError, TypeError) as error:
             await process.wait()
             raise WorkerUnreachable(f"A local worker did not start: {self._log_tail()}") from error
+
+    def _open_log(self) -> IO[bytes]:
+        """Go on in the log of the last life, which may say why it ended, unless it is long."""
+        is_long = self._log_path.exists() and self._log_path.stat().st_size > LOG_LIMIT_BYTES
+        return self._log_path.open("wb" if is_long else "ab")
 
     def _log_tail(self) -> str:
         try:

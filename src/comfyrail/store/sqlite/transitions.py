@@ -157,12 +157,19 @@ def find_running(tx: Transaction, token: AttemptToken) -> Any:
 
 def _requeue(tx: Transaction, job: Job, end: Conclusion, data: Mapping[str, Any]) -> Job:
     tx.notify(QUEUE)
+    again = {
+        "queue_position": position_of(tx, job.rank, job.id),
+        "priority": job.priority,
+        "reason": end.reason,
+        "attempt": job.attempts,
+        "retries": end.retries,
+    }
     return _enter(
         tx,
         job,
         JobState.QUEUED,
         "requeue_job",
-        {"reason": end.reason, "attempt": job.attempts, "retries": end.retries, **data},
+        {**again, **data},
         reason=end.reason,
         retries=end.retries,
     )
