@@ -60,6 +60,15 @@ def test_workflow_goes_in_and_a_picture_comes_out(running_server: Comfyrail) -> 
     assert headers["x-content-type-options"] == "nosniff"
 
 
+def test_head_gives_headers_only(running_server: Comfyrail) -> None:
+    job = running_server.wait_for(running_server.submit(picture(8)), "completed")
+    (output,) = job["result"]["outputs"]
+    for path, kind in ((output["url"], "image/png"), ("/health", "application/json")):
+        status, content, headers = running_server.fetch("HEAD", path)
+        assert (status, content, headers["content-type"]) == (200, b"", kind)
+        assert int(headers["content-length"]) > 0
+
+
 def test_output_is_served_in_ranges_and_not_again_when_known(running_server: Comfyrail) -> None:
     job = running_server.wait_for(running_server.submit(picture(8)), "completed")
     (output,) = job["result"]["outputs"]

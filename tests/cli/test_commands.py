@@ -88,7 +88,35 @@ def test_bad_input_is_explained_with_exit_code_2(
     assert ended.returncode == 2
     assert said in re.sub(r"\s+", " ", ended.stderr), ended.stderr
     assert "Traceback" not in ended.stderr
-    assert not list((tmp_path / "o").glob("*")) if (tmp_path / "o").exists() else True
+    assert not (tmp_path / "o").exists()
+
+
+def test_tables_cut_nothing_on_a_narrow_terminal(running_server: Comfyrail) -> None:
+    job_id = running_server.submit(picture(55))
+    running_server.wait_for(job_id, "completed")
+    environment = {**os.environ, "COLUMNS": "40"}
+    for command, shown in ((["jobs"], job_id), (["workers"], "http://127.0.0.1:")):
+        ended = subprocess.run(
+            [*COMFYRAIL, *command, "--server", running_server.url],
+            capture_output=True,
+            text=True,
+            env=environment,
+            check=True,
+            timeout=60,
+        )
+        assert shown in ended.stdout
+        assert "…" not in ended.stdout
+
+
+def test_every_fault_of_a_workflow_is_printed(running_server: Comfyrail, tmp_path: Path) -> None:
+    graph = picture()
+    graph["1"]["inputs"].update(width=0, height="x")
+    path = tmp_path / "w.json"
+    path.write_text(json.dumps(graph))
+    ended = comfyrail("run", str(path), "--server", running_server.url)
+    assert ended.returncode == 2
+    assert "'width': 0 is smaller" in ended.stderr
+    assert "'height': expected INT" in ended.stderr
 
 
 def test_missing_file_is_explained(tmp_path: Path) -> None:
@@ -181,7 +209,8 @@ def test_jobs_are_listed_shown_and_cancelled(running_server: Comfyrail) -> None:
     assert "processing" in shown.stdout
     assert comfyrail("jobs", *at, "cancel", job_id).returncode == 0
     running_server.wait_for(job_id, "cancelled", limit=5)
-    unknown = comfyrail("jobs", *at, "show", "nobody")
+    assert job_id in comfyrail("jobs", "list", *at, "--limit", "500").stdout
+    unknown = comfyrail("jobs", "show", "nobody", *at)
     assert unknown.returncode == 2
     assert "no execution nobody" in unknown.stderr
 
@@ -189,7 +218,7 @@ def test_jobs_are_listed_shown_and_cancelled(running_server: Comfyrail) -> None:
 def test_workers_are_added_listed_and_removed(tmp_path: Path) -> None:
     with server(tmp_path / "data", workers=0) as process, worker(tmp_path / "w") as remote:
         at = ["--server", process.url]
-        added = comfyrail("workers", *at, "add", remote.url)
+        added = comfyrail("workers", "add", remote.url, *at)
         assert (added.returncode, "static-1" in added.stdout) == (0, True)
         process.wait_ready()
         listed = comfyrail("workers", *at, "list")

@@ -219,6 +219,23 @@ async def test_node_error_is_told_without_the_workers_stack_trace(house: House) 
         assert "secret" not in str(job.fault)
 
 
+async def test_blocked_branch_of_a_success_is_a_warning(house: House) -> None:
+    async def script(worker: ScriptedWorker, prompt_id: str) -> None:
+        blocked = {"node_id": "1", "node_type": "Make", "exception_message": "blocked"}
+        await worker.say("execution_error", prompt_id=prompt_id, **blocked)
+        await succeed(worker, prompt_id)
+
+    async with playing(script) as worker:
+        await house.add(worker)
+        job = await house.ended(await house.submit())
+        assert job.state is JobState.COMPLETED
+        events = await house.store.events_after(TENANT, job.id, 0, 100)
+        (warning,) = [event for event in events if event.type == "execution.warning"]
+        assert "blocked" in warning.data["message"]
+        (ready,) = [event for event in events if event.type == "execution.output_ready"]
+        assert (ready.data["node_id"], ready.data["filename"]) == ("2", "a.png")
+
+
 async def test_output_that_the_worker_has_no_more_fails_the_job(house: House) -> None:
     async def script(worker: ScriptedWorker, prompt_id: str) -> None:
         worker.succeed(prompt_id, "gone.png")

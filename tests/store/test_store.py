@@ -260,6 +260,30 @@ async def test_attempts_of_a_dead_server_are_adopted_under_new_tokens(
     await second.close()
 
 
+async def test_attempts_can_be_adopted_however_long_the_server_was_away(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    first = await open_sqlite_store(tmp_path, clock)
+    attempt = await queued_and_started(first, clock)
+    await first.close()
+    clock.move(3600)
+    second = await open_sqlite_store(tmp_path, clock)
+    assert await second.expire_leases() == []
+    (adopted,) = await second.adopt_attempts(WORKER, "new", 15)
+    assert adopted.job_id == attempt.job_id
+    await second.close()
+
+
+async def test_attempt_that_nobody_adopts_is_given_back(tmp_path: Path, clock: ManualClock) -> None:
+    first = await open_sqlite_store(tmp_path, clock)
+    attempt = await queued_and_started(first, clock)
+    await first.close()
+    second = await open_sqlite_store(tmp_path, clock, lease_seconds=2)
+    clock.move(3)
+    assert await second.expire_leases() == [attempt.job_id]
+    await second.close()
+
+
 async def test_queued_job_is_cancelled_at_once_and_again_without_harm(
     store: Store, clock: ManualClock
 ) -> None:

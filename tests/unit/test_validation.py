@@ -131,7 +131,7 @@ def test_without_a_catalog_only_the_graph_itself_is_checked() -> None:
 
 def test_refusal_carries_every_finding() -> None:
     graph = changed("1", width=0, height=0)
-    with pytest.raises(InvalidWorkflow, match="1 more error") as caught:
+    with pytest.raises(InvalidWorkflow, match="And 1 more") as caught:
         refuse_errors(validate(parse_workflow(graph), CATALOG))
     assert len(caught.value.details["findings"]) == 2
     assert caught.value.code == "SCHEMA_VALIDATION_ERROR"

@@ -95,6 +95,7 @@ async def list_outputs(request: Request, execution_id: str) -> Response:
     )
 
 
+@router.head(EXECUTION + "/outputs/{output_id}", include_in_schema=False)
 @router.get(EXECUTION + "/outputs/{output_id}")
 async def download_output(request: Request, execution_id: str, output_id: str) -> Response:
     """The file itself, with ranges and ETag."""

@@ -26,12 +26,14 @@ START_PAGE = f"""<!doctype html>
 """
 
 
+@router.head("/health", include_in_schema=False)
 @router.get("/health")
 async def health() -> Response:
     """The process answers."""
     return json_response(Health(status="ok", version=__version__))
 
 
+@router.head("/ready", include_in_schema=False)
 @router.get("/ready")
 async def ready(request: Request) -> Response:
     """A submitted job would be kept and run now: a write reaches the disk, a worker is ready."""

@@ -3,12 +3,13 @@
 import os
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from comfyrail.errors import ConfigurationError
+from comfyrail.store.interface import DEFAULT_LEASE_SECONDS
 
 DEFAULT_DATA_FOLDER = Path("comfyrail-data")
 MOST_LOCAL_WORKERS = 2
@@ -26,9 +27,9 @@ class Settings(BaseSettings):
     port: int = Field(8080, ge=0, le=65535)
     data: Path = DEFAULT_DATA_FOLDER
     workers: int = Field(default_factory=default_workers, ge=0, le=64)
-    lease_seconds: float = Field(15.0, gt=0.2, le=3600)
+    lease_seconds: float = Field(DEFAULT_LEASE_SECONDS, gt=0.2, le=3600)
     poll_seconds: float = Field(5.0, gt=0, le=600)
-    log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_json: bool | None = None
 
 
@@ -45,7 +46,7 @@ def load_settings(**flags: Any) -> Settings:
     if not _is_loopback(settings.host):
         raise ConfigurationError(
             f"--host {settings.host} would open the server to the network, and this version has "
-            "no access control yet. Use 127.0.0.1, and a tunnel or an authenticating proxy.",
+            "no access control yet. Use 127.0.0.1, and an SSH tunnel from elsewhere.",
             code="ACCESS_IS_OFF",
         )
     return settings

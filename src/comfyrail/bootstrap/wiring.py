@@ -37,7 +37,7 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
     clock = SystemClock()
     owner = new_uuid()
     async with AsyncExitStack() as stack:
-        store = await open_sqlite_store(settings.data, clock)
+        store = await open_sqlite_store(settings.data, clock, settings.lease_seconds)
         stack.push_async_callback(store.close)
         blobs = LocalBlobStore(settings.data / BLOB_FOLDER)
         http = await stack.enter_async_context(

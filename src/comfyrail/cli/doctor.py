@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from comfyrail import __version__
-from comfyrail.bootstrap.settings import DEFAULT_DATA_FOLDER
+from comfyrail.bootstrap.settings import load_settings
 from comfyrail.cli.exits import FAILED, call_server
 from comfyrail.client import ComfyrailClient, Worker
 
@@ -31,7 +31,7 @@ class Check:
 def examine(data: Path | None, server: str) -> None:
     """Print every check; exit 1 when one found a fault. A server that is not up is no fault."""
     console = Console(highlight=False)
-    checks = [*machine_checks(), *folder_checks(data or DEFAULT_DATA_FOLDER), engine_check()]
+    checks = [*machine_checks(), *folder_checks(load_settings(data=data).data), engine_check()]
     checks += call_server(server_checks(server))
     for check in checks:
         mark = "[green]ok[/]  " if check.is_right else "[red]BAD[/] "

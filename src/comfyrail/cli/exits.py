@@ -31,9 +31,8 @@ def call_server(work: Coroutine[Any, Any, Result]) -> Result:
     except ServerUnreachable as error:
         explain_and_exit(f"{error}. Start a server with: comfyrail serve", CANNOT_START)
     except RequestFailed as error:
-        for finding in error.findings[1:]:
-            errors.print(f"[yellow]Also:[/] {_plain(str(finding.get('message')))}", soft_wrap=True)
-        explain_and_exit(str(error), WRONG_USE)
+        findings = [str(finding.get("message")) for finding in error.findings]
+        explain_and_exit("\n       ".join(findings) or str(error), WRONG_USE)
 
 
 def _plain(text: str) -> str:

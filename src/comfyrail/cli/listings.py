@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from comfyrail.cli.exits import call_server
@@ -32,7 +33,7 @@ def show_jobs(server: str, status: str | None, limit: int) -> None:
     if not jobs:
         console.print("No jobs. Submit one with: comfyrail run FILE --server " + server)
         return
-    table = Table("Job", "Status", "Progress", "Priority", "Submitted", "Took", "Worker")
+    table = _table("Job", "Status", "Progress", "Priority", "Submitted", "Took", "Worker")
     for job in jobs:
         table.add_row(
             job.execution_id,
@@ -43,7 +44,7 @@ def show_jobs(server: str, status: str | None, limit: int) -> None:
             _took(job),
             job.worker_id or "",
         )
-    console.print(table)
+    _print_table(table)
 
 
 def show_job(server: str, job_id: str) -> None:
@@ -71,7 +72,7 @@ def show_workers(server: str) -> None:
         async with ComfyrailClient(server) as client:
             return await client.workers()
 
-    table = Table("Worker", "Status", "Driver", "Address", "Device", "Node types", "Running")
+    table = _table("Worker", "Status", "Driver", "Address", "Device", "Node types", "Running")
     troubles = []
     for worker in call_server(ask()):
         table.add_row(
@@ -85,7 +86,7 @@ def show_workers(server: str) -> None:
         )
         if worker.error:
             troubles.append(f"{worker.worker_id}: {worker.error}")
-    console.print(table)
+    _print_table(table)
     for trouble in troubles:
         console.print(trouble, markup=False, style="yellow", soft_wrap=True)
 
@@ -106,6 +107,20 @@ def remove_worker(server: str, worker_id: str) -> None:
 
     call_server(ask())
     console.print(f"Removed {worker_id}.")
+
+
+def _table(*columns: str) -> Table:
+    """Ids and addresses are for copying: nothing is cut, a narrow terminal wraps whole lines."""
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    return table
+
+
+def _print_table(table: Table) -> None:
+    unlimited = Console(highlight=False, width=10_000)
+    needed = Measurement.get(unlimited, unlimited.options, table).maximum
+    Console(highlight=False, width=max(needed, console.width)).print(table)
 
 
 def _describe(job: Execution, server: str) -> None:

@@ -29,6 +29,9 @@ ServerOption = Annotated[
     str,
     typer.Option("--server", envvar="COMFYRAIL_SERVER", help="Address of the server."),
 ]
+SameServerOption = Annotated[str | None, typer.Option("--server", help="Address of the server.")]
+StatusOption = Annotated[str | None, typer.Option(help="Only jobs in this state.")]
+LimitOption = Annotated[int, typer.Option(min=1, max=500, help="How many at most.")]
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 
 
@@ -140,68 +143,77 @@ def run(
 
 
 @jobs_app.callback(invoke_without_command=True)
-def list_jobs(
+def jobs(
     context: typer.Context,
     server: ServerOption = DEFAULT_SERVER,
-    status: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=500, help="How many at most.")] = 20,
+    status: StatusOption = None,
+    limit: LimitOption = 20,
+) -> None:
+    """List the newest jobs."""
+    context.obj = server
+    if context.invoked_subcommand is None:
+        list_jobs(context, server, status, limit)
+
+
+@jobs_app.command("list")
+def list_jobs(
+    context: typer.Context,
+    server: SameServerOption = None,
+    status: StatusOption = None,
+    limit: LimitOption = 20,
 ) -> None:
     """List the newest jobs."""
     from comfyrail.cli import listings
 
-    context.obj = server
-    if context.invoked_subcommand is None:
-        listings.show_jobs(server, status, limit)
+    listings.show_jobs(server or context.obj, status, limit)
 
 
 @jobs_app.command("show")
-def show_job(context: typer.Context, job_id: str) -> None:
+def show_job(context: typer.Context, job_id: str, server: SameServerOption = None) -> None:
     """Show one job with its outputs."""
     from comfyrail.cli import listings
 
-    listings.show_job(context.obj, job_id)
+    listings.show_job(server or context.obj, job_id)
 
 
 @jobs_app.command("cancel")
-def cancel_job(context: typer.Context, job_id: str) -> None:
+def cancel_job(context: typer.Context, job_id: str, server: SameServerOption = None) -> None:
     """Cancel a job, queued or running."""
     from comfyrail.cli import listings
 
-    listings.cancel_job(context.obj, job_id)
+    listings.cancel_job(server or context.obj, job_id)
 
 
 @workers_app.callback(invoke_without_command=True)
-def list_workers(context: typer.Context, server: ServerOption = DEFAULT_SERVER) -> None:
+def workers(context: typer.Context, server: ServerOption = DEFAULT_SERVER) -> None:
     """List the workers."""
-    from comfyrail.cli import listings
-
     context.obj = server
     if context.invoked_subcommand is None:
-        listings.show_workers(server)
+        list_workers(context, server)
 
 
 @workers_app.command("list")
-def list_workers_by_name(context: typer.Context) -> None:
+def list_workers(context: typer.Context, server: SameServerOption = None) -> None:
     """List the workers."""
     from comfyrail.cli import listings
 
-    listings.show_workers(context.obj)
+    listings.show_workers(server or context.obj)
 
 
 @workers_app.command("add")
-def add_worker(context: typer.Context, url: str) -> None:
+def add_worker(context: typer.Context, url: str, server: SameServerOption = None) -> None:
     """Add a running ComfyUI or `comfyrail worker` by its URL."""
     from comfyrail.cli import listings
 
-    listings.add_worker(context.obj, url)
+    listings.add_worker(server or context.obj, url)
 
 
 @workers_app.command("remove")
-def remove_worker(context: typer.Context, worker_id: str) -> None:
+def remove_worker(context: typer.Context, worker_id: str, server: SameServerOption = None) -> None:
     """Let go of a worker that was added by URL."""
     from comfyrail.cli import listings
 
-    listings.remove_worker(context.obj, worker_id)
+    listings.remove_worker(server or context.obj, worker_id)
 
 
 @app.command()

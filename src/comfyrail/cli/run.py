@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ def run_workflow(request: RunRequest) -> None:
     """Do it and exit with the code that says how it ended."""
     workflow = _read_workflow(request.file)
     parameters = dict(_read_setting(text) for text in request.settings)
-    _prepare_folder(request.output)
+    _check_folder(request.output)
     job, interrupted = call_server(_run(request, workflow, parameters))
     if job.status == "completed":
         return
@@ -130,6 +131,7 @@ def _describe(event: Event, workflow: dict[str, Any]) -> str | None:
 
 async def _fetch(client: ComfyrailClient, job: Execution, folder: Path) -> list[Path]:
     """Save the results; previews only when there is nothing else."""
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     outputs = job.result.outputs if job.result else []
     kept = [output for output in outputs if not output.temporary] or outputs
     return [await _save(client, output, folder) for output in kept]
@@ -176,8 +178,11 @@ def _read_setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _prepare_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        explain_and_exit(f"The folder {folder} cannot be made: {error.strerror}.", WRONG_USE)
+def _check_folder(folder: Path) -> None:
+    """Fail before the work, not after it; the folder is made when there is something to put in."""
+    existing = folder.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        message = f"Results cannot be put in {folder}: {existing} is no writable folder."
+        explain_and_exit(message, WRONG_USE)

@@ -251,8 +251,13 @@ class ComfyrailClient:
                     raise RequestFailed(response.status, _error_of(await response.read()))
                 yield response
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            reason = str(error) or type(error).__name__
-            raise ServerUnreachable(f"No answer from {self.server}: {reason}") from error
+            raise ServerUnreachable(f"No answer from {self.server}: {_why(error)}") from error
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return error.strerror or "no connection"
+    return str(error) or ("it took too long" if isinstance(error, TimeoutError) else "line broke")
 
 
 def _error_of(content: bytes) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Gaussian blur with the results of torch's convolution."""
+"""Gaussian blur, and sharpening by it, with the results of torch's convolution."""
 
 from collections.abc import Callable
 
@@ -23,6 +23,21 @@ def blur(image: FloatArray, radius: int, sigma: float, progress: Progress) -> Fl
     if radius <= LARGEST_EXACT_RADIUS:
         return _convolve_in_order(padded, image.shape, _square_kernel(radius, sigma), progress)
     return _convolve_by_axes(padded, _line_kernel(radius, sigma), progress)
+
+
+def sharpen(
+    image: FloatArray, radius: int, sigma: float, strength: float, progress: Progress
+) -> FloatArray:
+    """Take `strength` times a Gaussian off [B,H,W,C], and give as much to the pixel itself."""
+    padding = [(0, 0), (radius, radius), (radius, radius), (0, 0)]
+    padded = np.pad(image, padding, mode="reflect")
+    if radius <= LARGEST_EXACT_RADIUS:
+        kernel = _square_kernel(radius, sigma) * np.float32(-strength)
+        middle = np.float32(kernel[radius, radius] - _sum_in_lanes(kernel.ravel()))
+        kernel[radius, radius] = middle + np.float32(1)
+        return _convolve_in_order(padded, image.shape, kernel, progress)
+    blurred = _convolve_by_axes(padded, _line_kernel(radius, sigma), progress)
+    return image + np.float32(strength) * (image - blurred)
 
 
 def _square_kernel(radius: int, sigma: float) -> FloatArray:

@@ -1,6 +1,6 @@
 """From a worker's messages to the job's progress and node events. Pure but for the clock."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from comfyrail.fleet.comfyui.messages import (
 )
 from comfyrail.jobs.events import EventType, NewEvent
 from comfyrail.jobs.faults import Fault
-from comfyrail.jobs.job import Progress
+from comfyrail.jobs.job import NewOutput, Progress
 
 CEILING = 0.99
 """Only a completed job is at 1."""
@@ -58,6 +58,20 @@ class ProgressTracker:
         """The prompt has succeeded: what was running has ended too."""
         for node in list(self._running):
             self._complete(node, cached=False)
+
+    def note_outputs(self, outputs: Sequence[NewOutput]) -> None:
+        """Files that are in the blob store now."""
+        for output in outputs:
+            self._changed = True
+            data = {
+                "output_id": output.id,
+                "node_id": output.node_id,
+                "kind": output.kind,
+                "filename": output.filename,
+                "content_type": output.content_type,
+                "size": output.size,
+            }
+            self._events.append(NewEvent(EventType.OUTPUT_READY, data))
 
     def warn(self, fault: Fault) -> None:
         """Note a fault that did not end the job."""

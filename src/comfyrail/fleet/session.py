@@ -14,8 +14,8 @@ from comfyrail.errors import (
     WorkerProtocolError,
     WorkerUnreachable,
 )
-from comfyrail.fleet.comfyui.history import HistoryEntry
-from comfyrail.fleet.comfyui.messages import Message, PromptEnded
+from comfyrail.fleet.comfyui.history import HistoryEntry, NodeFailure
+from comfyrail.fleet.comfyui.messages import ExecutionNoted, Message, PromptEnded
 from comfyrail.fleet.connection import WorkerConnection
 from comfyrail.fleet.faults import interrupted, node_failed, timed_out
 from comfyrail.fleet.outputs import BlobSink, fetch_outputs
@@ -27,6 +27,8 @@ from comfyrail.store.interface import Store
 from comfyrail.store.signals import Subscription, cancel_topic
 
 log = structlog.get_logger(__name__)
+
+FAILURES_KEPT = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class AttemptSession:
         self._look_now = False
         self._is_adopted = False
         self._is_stale = False
+        self._failures: list[NodeFailure] = []
         self._gone: Lost | None = None
         self._stop_before_leaving = False
         self._stop_with: Cancelled | Failed | None = None
@@ -167,6 +170,8 @@ class AttemptSession:
             self._last_contact = self._clock.monotonic()
             self._next_look = self._last_contact + self._times.poll_interval
             self._tracker.observe(message)
+            if isinstance(message, ExecutionNoted) and message.failure is not None:
+                self._failures = [*self._failures, message.failure][-FAILURES_KEPT:]
         self._wake.set()
 
     async def _follow(self) -> Outcome:
@@ -239,9 +244,11 @@ class AttemptSession:
     def _judge(self, entry: HistoryEntry, outputs: tuple[NewOutput, ...]) -> Outcome:
         if entry.status == "success":
             self._tracker.complete_rest()
-            for failure in entry.failures:
+            for failure in entry.failures or self._failures:
                 self._tracker.warn(node_failed(failure))
+            self._tracker.note_outputs(outputs)
             return Completed(outputs)
+        self._tracker.note_outputs(outputs)
         if self._stop_with is not None:
             return replace(self._stop_with, outputs=outputs)
         if entry.failures:

@@ -12,6 +12,8 @@ from comfyrail.jobs.outcome import Outcome
 from comfyrail.jobs.states import JobState
 from comfyrail.store.signals import Signals
 
+DEFAULT_LEASE_SECONDS = 15.0
+
 POSITION_LIMIT = 1000
 """Positions are counted exactly up to here; further back a job's position is None."""
 

@@ -29,7 +29,7 @@ def refuse_errors(findings: Sequence[Finding]) -> None:
     errors = [finding for finding in findings if finding.severity == "error"]
     if not errors:
         return
-    more = f" ({len(errors) - 1} more errors in details.findings)" if len(errors) > 1 else ""
+    more = f" And {len(errors) - 1} more: see the findings." if len(errors) > 1 else ""
     raise InvalidWorkflow(
         f"{errors[0].message}{more}",
         code=errors[0].error_code,

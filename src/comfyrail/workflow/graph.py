@@ -143,7 +143,7 @@ def parse_workflow(raw: object) -> Workflow:
         findings.extend(_faults_of_transforms(node, nodes))
     if findings:
         first = findings[0]["message"]
-        more = f" ({len(findings) - 1} more findings)" if len(findings) > 1 else ""
+        more = f" And {len(findings) - 1} more: see the findings." if len(findings) > 1 else ""
         raise MalformedWorkflow(first + more, findings=findings)
     return Workflow(nodes, metadata)
 

@@ -27,6 +27,8 @@ MASK_WITHOUT_ALPHA = 64
 
 
 def _list_images(folders: Folders) -> list[str]:
+    if not folders.input.is_dir():
+        return []
     with os.scandir(folders.input) as entries:
         return sorted(
             entry.name

@@ -133,11 +133,10 @@ def split_image_with_alpha(image: FloatArray) -> tuple[FloatArray, FloatArray]:
     schema="v3",
 )
 def join_image_with_alpha(image: FloatArray, alpha: FloatArray) -> FloatArray:
-    """The mask, at the image's size, says what becomes transparent."""
-    opaque = resize(_ONE - alpha[..., None], image.shape[2], image.shape[1], "bilinear")
-    count = max(len(image), len(opaque))
-    colours = repeat_to_length(image[..., :3], count)
-    return np.concatenate((colours, repeat_to_length(opaque, count)), axis=-1)
+    """The mask, at the image's size, says what becomes transparent; the shorter batch counts."""
+    count = min(len(image), len(alpha))
+    resized = resize(alpha[:count, ..., None], image.shape[2], image.shape[1], "bilinear")
+    return np.concatenate((image[:count, ..., :3], _ONE - resized), axis=-1)
 
 
 def repeat_to_length(batch: FloatArray, count: int) -> FloatArray:

@@ -147,6 +147,10 @@ def composite_masks(
     destination: FloatArray, source: FloatArray, x: int, y: int, operation: str
 ) -> FloatArray:
     """The source put at a place of the destination; what reaches over the border is left off."""
+    if len(source) not in (1, len(destination)):
+        raise ValueError(
+            f"{len(source)} masks do not fit onto {len(destination)}: give one, or as many."
+        )
     result = destination.copy()
     rows, columns = source.shape[1:]
     part = result[:, y : y + rows, x : x + columns]

@@ -157,7 +157,12 @@ def porter_duff_composite(
     destination_alpha: FloatArray,
     mode: str,
 ) -> tuple[FloatArray, FloatArray]:
-    """Both at the destination's size, as many as the shortest batch has; masks say what is left out."""
+    """Both at the destination's size; masks say what is left out. The shortest batch counts."""
+    if source.shape[-1] != destination.shape[-1]:
+        raise ValueError(
+            f"The source has {source.shape[-1]} channels, the destination "
+            f"{destination.shape[-1]}: split off or join the alpha of one."
+        )
     count = min(map(len, (source, source_alpha, destination, destination_alpha)))
     height, width = destination.shape[1:3]
     source_cover = _ONE - _fitted(source_alpha[:count, ..., None], width, height)

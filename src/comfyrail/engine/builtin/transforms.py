@@ -3,7 +3,6 @@
 import numpy as np
 
 from comfyrail.engine.allocation import check_room_for
-from comfyrail.engine.builtin.mask_channels import repeat_to_length
 from comfyrail.engine.definition import node
 from comfyrail.engine.pixels import FloatArray
 from comfyrail.engine.resampling import resize
@@ -89,9 +88,11 @@ def stitch_images(
     across = 3 - along
     second = _matched(second, first, across) if match_image_size else second
     side = max(first.shape[across], second.shape[across])
-    parts = [_padded(each, across, side) for each in (first, second)]
-    channels = max(each.shape[-1] for each in parts)
-    parts = [_with_channels(each, channels) for each in parts]
+    channels = max(first.shape[-1], second.shape[-1])
+    ground = np.float32(spacing_color == "white")
+    parts = [
+        _with_channels(_padded(each, across, side, ground), channels) for each in (first, second)
+    ]
     if spacing_width:
         parts.insert(1, _spacing(parts[0].shape, along, spacing_width, spacing_color))
     return np.concatenate(parts if direction in ("right", "down") else parts[::-1], axis=along)
@@ -103,18 +104,22 @@ def _repeat_last(batch: FloatArray, count: int) -> FloatArray:
 
 def _matched(image: FloatArray, like: FloatArray, axis: int) -> FloatArray:
     """The image at the other one's height or width, its aspect ratio kept."""
-    side = like.shape[axis]
-    other = int(side * (image.shape[3 - axis] / image.shape[axis]))
-    width, height = (other, side) if axis == 1 else (side, other)
+    ratio = image.shape[2] / image.shape[1]
+    if axis == 1:
+        width, height = int(like.shape[1] * ratio), like.shape[1]
+    else:
+        width, height = like.shape[2], int(like.shape[2] / ratio)
+    check_room_for((len(image), height, width, image.shape[-1]))
     return resize(image, width, height, "lanczos")
 
 
-def _padded(image: FloatArray, axis: int, side: int) -> FloatArray:
-    """The image in the middle of black up to this side."""
-    missing = side - image.shape[axis]
-    padding = [(0, 0)] * 4
-    padding[axis] = (missing // 2, missing - missing // 2)
-    return np.pad(image, padding)
+def _padded(image: FloatArray, axis: int, side: int, ground: np.float32) -> FloatArray:
+    """The image in the middle of the ground up to this side."""
+    shape = list(image.shape)
+    start, shape[axis] = (side - shape[axis]) // 2, side
+    padded = np.full(shape, ground, np.float32)
+    np.moveaxis(padded, axis, 0)[start : start + image.shape[axis]] = np.moveaxis(image, axis, 0)
+    return padded
 
 
 def _with_channels(image: FloatArray, channels: int) -> FloatArray:

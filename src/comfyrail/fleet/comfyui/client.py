@@ -147,8 +147,13 @@ class ComfyClient:
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: BaseException) -> WorkerUnreachable:
-        reason = str(error) or type(error).__name__
-        return WorkerUnreachable(f"The worker at {self.endpoint} does not answer: {reason}.")
+        return WorkerUnreachable(f"The worker at {self.endpoint} does not answer: {_why(error)}.")
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return error.strerror or "no connection"
+    return str(error) or ("it took too long" if isinstance(error, TimeoutError) else "line broke")
 
 
 def _decode_or_none(content: bytes) -> Any:

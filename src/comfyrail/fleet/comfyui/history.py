@@ -42,7 +42,7 @@ def parse_history(raw: object, prompt_id: str) -> HistoryEntry | None:
     status = status if isinstance(status, dict) else {}
     messages = list(_messages(status.get("messages")))
     kinds = {kind for kind, _ in messages}
-    failures = tuple(_read_failure(data) for kind, data in messages if kind == "execution_error")
+    failures = tuple(read_failure(data) for kind, data in messages if kind == "execution_error")
     return HistoryEntry(
         status=_judge(str(status.get("status_str")), kinds),
         files=tuple(_files(entry.get("outputs"))),
@@ -80,7 +80,8 @@ def _files(outputs: object) -> Iterator[WorkerFile]:
                     )
 
 
-def _read_failure(data: Mapping[str, Any]) -> NodeFailure:
+def read_failure(data: Mapping[str, Any]) -> NodeFailure:
+    """The data of an execution_error."""
     return NodeFailure(
         node_id=str(data.get("node_id")),
         node_type=str(data.get("node_type")),

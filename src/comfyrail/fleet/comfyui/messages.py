@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from comfyrail.fleet.comfyui.history import NodeFailure, read_failure
+
 
 @dataclass(frozen=True, slots=True)
 class NodesCached:
@@ -54,19 +56,21 @@ class PromptEnded:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionNoted:
-    """The prompt began, succeeded, failed or was interrupted: a sign of life, not the truth."""
+    """The prompt began, succeeded, failed or was interrupted: a sign of life, not the truth.
+
+    A failure may be all that is ever heard of a blocked branch: ComfyUI leaves it out of history.
+    """
 
     prompt_id: str
     type: str
+    failure: NodeFailure | None = None
 
 
 Message = (
     NodesCached | NodeExecuting | ProgressChanged | NodeExecuted | PromptEnded | ExecutionNoted
 )
 
-_NOTED = frozenset(
-    {"execution_start", "execution_success", "execution_error", "execution_interrupted"}
-)
+_NOTED = frozenset({"execution_start", "execution_success", "execution_interrupted"})
 _decode = msgspec.json.Decoder().decode
 
 
@@ -105,6 +109,8 @@ def _read(kind: str, prompt_id: str, data: Mapping[str, Any]) -> Message | None:
             entries = nodes.values() if isinstance(nodes, dict) else ()
             changes = tuple(_read_node(entry) for entry in entries if isinstance(entry, dict))
             message = ProgressChanged(prompt_id, changes)
+        case "execution_error":
+            message = ExecutionNoted(prompt_id, kind, read_failure(data))
         case _ if kind in _NOTED:
             message = ExecutionNoted(prompt_id, kind)
     return message

@@ -13,7 +13,13 @@ from comfyrail.jobs.events import Event, NewEvent
 from comfyrail.jobs.job import Attempt, Job, NewJob, Output, Progress, QueuedJob
 from comfyrail.jobs.outcome import Lost, Outcome
 from comfyrail.jobs.states import JobState
-from comfyrail.store.interface import POSITION_LIMIT, Assignment, JobPage, WorkerRecord
+from comfyrail.store.interface import (
+    DEFAULT_LEASE_SECONDS,
+    POSITION_LIMIT,
+    Assignment,
+    JobPage,
+    WorkerRecord,
+)
 from comfyrail.store.signals import WORKERS, Signals
 from comfyrail.store.sqlite import transitions
 from comfyrail.store.sqlite.database import connect, lock_folder, migrate
@@ -52,9 +58,11 @@ class SqliteStore:
     async def check(self) -> None:
         await self._writer.write(lambda tx: tx.run("touch_probe", now=tx.now))
 
-    async def release_dead_owners(self) -> None:
+    async def release_dead_owners(self, lease_seconds: float) -> None:
         """Free the attempts of earlier processes: the lock proves that they are gone."""
-        await self._writer.write(lambda tx: tx.run("orphan_attempts"))
+        await self._writer.write(
+            lambda tx: tx.run("orphan_attempts", lease_expires_at=after(tx.now, lease_seconds))
+        )
 
     async def add_job(self, job: NewJob) -> int | None:
         return await self._writer.write(lambda tx: transitions.enqueue(tx, job))
@@ -265,10 +273,12 @@ class SqliteStore:
         return await self._readers.read(read)
 
 
-async def open_sqlite_store(folder: Path, clock: Clock) -> SqliteStore:
+async def open_sqlite_store(
+    folder: Path, clock: Clock, lease_seconds: float = DEFAULT_LEASE_SECONDS
+) -> SqliteStore:
     """Lock the folder, open or make the database, migrate it, free what dead servers held."""
     store = SqliteStore(folder, clock)
-    await store.release_dead_owners()
+    await store.release_dead_owners(lease_seconds)
     return store
 
 
