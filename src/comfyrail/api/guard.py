@@ -2,6 +2,7 @@
 
 import re
 import uuid
+from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -80,6 +81,7 @@ def refuse_foreign(headers: Headers) -> ForbiddenOrigin | None:
     return None
 
 
+@lru_cache(maxsize=64)
 def _is_loopback(host: str) -> bool:
     try:
         name = urlsplit(f"//{host}").hostname or ""
