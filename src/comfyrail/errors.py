@@ -5,6 +5,7 @@ ComfyrailError
 │   ├── MalformedRequest          the body or a query value cannot be read
 │   ├── PayloadTooLarge
 │   ├── UnsupportedMediaType
+│   ├── RangeNotSatisfiable
 │   ├── ForbiddenOrigin
 │   ├── NotFound                  JobNotFound, OutputNotFound, WorkerNotFound
 │   ├── Conflict                  the thing is not in a state that allows this
@@ -75,6 +76,10 @@ class UnsupportedMediaType(RequestError):
 
 class ForbiddenOrigin(RequestError):
     code = "FORBIDDEN_ORIGIN"
+
+
+class RangeNotSatisfiable(RequestError):
+    code = "RANGE_NOT_SATISFIABLE"
 
 
 class NotFound(RequestError):

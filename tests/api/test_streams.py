@@ -97,10 +97,11 @@ async def test_socket_takes_a_cancel_and_explains_what_it_does_not_know(
     ):
         await socket.send_str("nonsense")
         await socket.send_json({"type": "dance"})
+        await socket.send_bytes(b"\x00\x01")
         await socket.send_json({"type": "cancel"})
         messages = [json.loads(message.data) async for message in socket]
     types = [message["type"] for message in messages]
-    assert types.count("error") == 2
+    assert types.count("error") == 3
     assert types[-1] == "execution.cancelled"
 
 

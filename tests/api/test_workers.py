@@ -53,6 +53,7 @@ def test_address_where_no_worker_answers_is_refused_and_not_kept(
         ("http://user:secret@127.0.0.1:1", "INVALID_WORKER_URL"),
         ("http://127.0.0.1:99999", "INVALID_WORKER_URL"),
         ("", "INVALID_WORKER_URL"),
+        (f"http://{'a' * 300}.example:1", "WORKER_UNREACHABLE"),
         ("http://[", "INVALID_WORKER_URL"),
     ):
         status, reply = running_server.call("POST", "/v1/workers", {"url": url})

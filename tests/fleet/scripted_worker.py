@@ -1,6 +1,7 @@
 """A worker that speaks ComfyUI's protocol as badly as a test tells it to."""
 
 import asyncio
+import copy
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -36,11 +37,18 @@ class ScriptedWorker:
         self.url = ""
         self.sockets: list[web.WebSocketResponse] = []
         self.accepts_sockets = True
+        self.is_frozen = False
+        self.obeys_interrupts = False
+        self.object_info: dict[str, Any] = copy.deepcopy(OBJECT_INFO)
+        self.dripping: set[str] = set()
+        self.drips = 0
+        self.views = 0
+        self.clients: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._runner: web.AppRunner | None = None
 
     async def start(self, port: int = 0) -> None:
-        app = web.Application()
+        app = web.Application(middlewares=[self._freeze])
         app.add_routes(
             [
                 web.get("/system_stats", self._stats),
@@ -61,6 +69,7 @@ class ScriptedWorker:
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
 
     async def stop(self) -> None:
+        self.is_frozen = False
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -101,25 +110,29 @@ class ScriptedWorker:
         return web.json_response({"system": {}, "devices": [{"name": "cpu", "vram_total": 1}]})
 
     async def _object_info(self, _request: web.Request) -> web.Response:
-        return web.json_response(OBJECT_INFO)
+        return web.json_response(self.object_info)
 
     async def _show_queue(self, _request: web.Request) -> web.Response:
-        return web.json_response(
-            {"queue_running": [[0, each, {}, {}, []] for each in self.queue], "queue_pending": []}
-        )
+        running = [[0, each, {}, {"client_id": self.clients.get(each)}, []] for each in self.queue]
+        return web.json_response({"queue_running": running, "queue_pending": []})
 
     async def _change_queue(self, _request: web.Request) -> web.Response:
         return web.Response()
 
     async def _interrupt(self, request: web.Request) -> web.Response:
-        self.stopped.append((await request.json())["prompt_id"])
+        prompt_id = (await request.json())["prompt_id"]
+        self.stopped.append(prompt_id)
+        if self.obeys_interrupts and prompt_id in self.queue:
+            self.end(prompt_id, "error", [["execution_interrupted", {}]])
         return web.Response()
 
     async def _prompt(self, request: web.Request) -> web.Response:
         if self.refuse_prompt is not None:
             status, body = self.refuse_prompt
             return web.json_response(body, status=status)
-        prompt_id = (await request.json())["prompt_id"]
+        body = await request.json()
+        prompt_id = body["prompt_id"]
+        self.clients[prompt_id] = body["client_id"]
         self.submitted.append(prompt_id)
         self.queue.append(prompt_id)
         task = asyncio.create_task(self.script(self, prompt_id))
@@ -131,9 +144,30 @@ class ScriptedWorker:
         found = self.history.get(prompt_id)
         return web.json_response({prompt_id: found} if found else {})
 
-    async def _view(self, request: web.Request) -> web.Response:
+    async def _view(self, request: web.Request) -> web.StreamResponse:
+        self.views += 1
+        if request.query["filename"] in self.dripping:
+            return await self._drip(request)
         content = self.files.get(request.query["filename"])
         return web.Response(body=content) if content is not None else web.Response(status=404)
+
+    async def _drip(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while request.transport is not None and not request.transport.is_closing():
+            await response.write(b"drip")
+            self.drips += 1
+            await asyncio.sleep(0.02)
+        return response
+
+    @web.middleware
+    async def _freeze(
+        self, request: web.Request, handler: Callable[[web.Request], Any]
+    ) -> web.StreamResponse:
+        while self.is_frozen:  # noqa: ASYNC110 - stands for a process that is stopped
+            await asyncio.sleep(0.02)
+        response: web.StreamResponse = await handler(request)
+        return response
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:
         if not self.accepts_sockets:

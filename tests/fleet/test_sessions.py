@@ -1,6 +1,7 @@
 """Attempts on workers that behave badly: every job still ends right, once [6.1, 7.4]."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -46,7 +47,8 @@ class House:
     async def submit(self, timeout: float = 30) -> JobId:
         now = self.clock.now()
         types = frozenset(node["class_type"] for node in GRAPH.values())
-        job = NewJob(new_job_id(), TENANT, GRAPH, types, 5, now, timeout, 30, now)
+        graph = json.dumps(GRAPH).encode()
+        job = NewJob(new_job_id(), TENANT, graph, len(GRAPH), types, 5, now, timeout, 30, now)
         await self.store.add_job(job)
         return job.id
 
@@ -57,6 +59,11 @@ class House:
         job = await self.store.get_job(TENANT, job_id)
         assert job.state.is_final
         return job
+
+    async def in_state(self, job_id: JobId, state: JobState, pause: float = 0.02) -> None:
+        async with asyncio.timeout(10):
+            while (await self.store.get_job(TENANT, job_id)).state is not state:  # noqa: ASYNC110
+                await asyncio.sleep(pause)
 
     async def until(self, look: Callable[[], Any]) -> None:
         async with asyncio.timeout(10):
@@ -331,3 +338,157 @@ async def test_worker_that_is_no_comfyui_is_unhealthy_and_says_why(house: House)
             lambda: house.fleet.view(WorkerId("odd")).status is WorkerStatus.UNHEALTHY
         )
         assert "404" in (house.fleet.view(WorkerId("odd")).error or "")
+
+
+async def test_cancel_right_after_the_start_is_not_lost(house: House) -> None:
+    async with playing(silent) as worker:
+        worker.obeys_interrupts = True
+        await house.add(worker)
+        await house.until(house.fleet.free_workers)
+        for _ in range(25):
+            job_id = await house.submit()
+            await house.in_state(job_id, JobState.PROCESSING, pause=0)
+            await house.store.request_cancel(TENANT, job_id)
+            assert (await house.ended(job_id)).state is JobState.CANCELLED
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"type":"execution_cached","data":{"prompt_id":"%s","nodes":5}}',
+        '{"type":"progress","data":{"prompt_id":"%s","node":"1","value":'
+        + "9" * 400
+        + ',"max":1}}',
+        '{"type":"progress","data":{"prompt_id":"%s","node":"1","value":NaN,"max":Infinity}}',
+        '{"type":"progress_state","data":{"prompt_id":"%s","nodes":{"1":5,"2":{"value":"x"}}}}',
+        '{"type":"execution_error","data":{"prompt_id":"%s"}}',
+    ],
+)
+async def test_odd_messages_end_neither_the_job_nor_the_worker(house: House, text: str) -> None:
+    async def script(worker: ScriptedWorker, prompt_id: str) -> None:
+        await worker.say_raw(text.replace("%s", prompt_id).replace("HUGE", "9" * 400))
+        await succeed(worker, prompt_id)
+
+    async with playing(script) as worker:
+        await house.add(worker)
+        for _ in range(2):
+            assert (await house.ended(await house.submit())).state is JobState.COMPLETED
+
+
+async def test_worker_comes_back_after_a_fault_of_ours(house: House) -> None:
+    async with playing(succeed) as worker:
+        house.fleet._context.catalog._catalogs["poison"] = None  # type: ignore[assignment]
+        house.fleet._context.catalog._used_by[WorkerId("other")] = "poison"
+        await house.add(worker)
+        await house.until(lambda: house.fleet.view(WorkerId("w1")).status is WorkerStatus.UNHEALTHY)
+        house.fleet._context.catalog.forget(WorkerId("other"))
+        assert (await house.ended(await house.submit())).state is JobState.COMPLETED
+
+
+async def endless(worker: ScriptedWorker, prompt_id: str) -> None:
+    worker.dripping.add("a.png")
+    await succeed(worker, prompt_id)
+
+
+async def test_cancel_breaks_off_an_output_that_never_ends(house: House) -> None:
+    async with playing(endless) as worker:
+        await house.add(worker)
+        job_id = await house.submit()
+        await house.until(lambda: worker.drips > 2)
+        await house.store.request_cancel(TENANT, job_id)
+        assert (await house.ended(job_id)).state is JobState.CANCELLED
+
+
+async def test_timeout_counts_while_outputs_are_fetched(house: House) -> None:
+    async with playing(endless) as worker:
+        await house.add(worker)
+        job = await house.ended(await house.submit(timeout=0.5))
+        assert job.fault is not None
+        assert job.fault.code == "EXECUTION_TIMEOUT"
+
+
+async def test_worker_can_be_removed_while_outputs_are_fetched(house: House) -> None:
+    async with playing(endless) as worker, playing(succeed) as second:
+        await house.add(worker)
+        job_id = await house.submit()
+        await house.until(lambda: worker.drips > 2)
+        await house.add(second, "w2")
+        async with asyncio.timeout(5):
+            await house.fleet.remove(WorkerId("w1"))
+        assert (await house.ended(job_id)).worker_id == "w2"
+
+
+async def test_too_many_files_are_refused(house: House) -> None:
+    async def script(worker: ScriptedWorker, prompt_id: str) -> None:
+        worker.succeed(prompt_id, *["a.png"] * 3000)
+        await worker.say("executing", node=None, prompt_id=prompt_id)
+
+    async with playing(script) as worker:
+        await house.add(worker)
+        job = await house.ended(await house.submit())
+        assert job.fault is not None
+        assert job.fault.code == "TOO_MANY_OUTPUTS"
+
+
+async def test_disk_that_refuses_an_output_does_not_cost_the_job(
+    house: House, tmp_path: Path
+) -> None:
+    async with playing(succeed) as worker:
+        await house.add(worker)
+        incoming = tmp_path / "blobs" / "incoming"
+        incoming.rmdir()
+        job_id = await house.submit()
+        await house.until(lambda: worker.views >= 2)
+        incoming.mkdir()
+        job = await house.ended(job_id)
+        assert (job.state, job.attempts) == (JobState.COMPLETED, 1)
+        assert len(worker.submitted) == 1
+
+
+async def test_bare_nan_from_a_worker_is_understood(house: House) -> None:
+    async def script(worker: ScriptedWorker, prompt_id: str) -> None:
+        worker.succeed(prompt_id, "a.png")
+        worker.history[prompt_id]["odd"] = float("nan")
+        await worker.say("executing", node=None, prompt_id=prompt_id)
+
+    async with playing(script) as worker:
+        worker.object_info["Make"]["max"] = float("inf")
+        await house.add(worker)
+        assert (await house.ended(await house.submit())).state is JobState.COMPLETED
+        worker.refuse_prompt = (400, {"error": {"message": "No", "value": float("nan")}})
+        job = await house.ended(await house.submit())
+        assert job.fault is not None
+        assert job.fault.code == "PROMPT_REJECTED"
+
+
+async def test_long_refusal_is_cut_before_it_is_kept(house: House) -> None:
+    async with playing(succeed) as worker:
+        worker.refuse_prompt = (400, {"error": {"message": "x" * 3_000_000}})
+        await house.add(worker)
+        job = await house.ended(await house.submit())
+        assert job.fault is not None
+        assert len(str(job.fault)) < 20_000
+
+
+async def test_other_refusals_than_of_the_graph_are_not_blamed_on_it(house: House) -> None:
+    async with playing(succeed) as worker:
+        worker.refuse_prompt = (401, {"error": "who are you"})
+        await house.add(worker)
+        job = await house.ended(await house.submit())
+        assert job.fault is not None
+        assert job.fault.code == "WORKER_LOST"
+
+
+async def test_prompt_whose_job_was_taken_back_is_stopped_when_the_worker_returns(
+    house: House,
+) -> None:
+    async with playing(silent) as worker:
+        await house.add(worker)
+        job_id = await house.submit()
+        await house.until(lambda: worker.queue)
+        worker.is_frozen = True
+        await worker.drop_sockets()
+        await house.in_state(job_id, JobState.QUEUED)
+        stray = worker.submitted[0]
+        worker.is_frozen = False
+        await house.until(lambda: stray in worker.stopped)

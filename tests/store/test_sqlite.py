@@ -1,16 +1,18 @@
 """What is particular to SQLite: migrations, constraints, durability settings."""
 
+import asyncio
 import sqlite3
 from pathlib import Path
 
 import pytest
 
 from comfyrail.clock import SystemClock
-from comfyrail.errors import ConfigurationError
+from comfyrail.errors import ConfigurationError, StoreUnavailable
 from comfyrail.jobs.states import TRANSITIONS, JobState
 from comfyrail.store.sqlite.database import connect, migrate
 from comfyrail.store.sqlite.migrations import all_migrations
 from comfyrail.store.sqlite.store import open_sqlite_store
+from comfyrail.store.sqlite.writer import Transaction
 
 
 @pytest.fixture
@@ -85,10 +87,46 @@ async def test_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         await open_sqlite_store(tmp_path, SystemClock())
 
 
+async def test_operation_that_the_database_refuses_costs_the_others_nothing(tmp_path: Path) -> None:
+    store = await open_sqlite_store(tmp_path, SystemClock())
+
+    def broken(tx: Transaction) -> None:
+        tx.run("touch_probe", now=1)
+        tx._connection.execute("SELECT * FROM no_such_table")
+
+    writes = [store._writer.write(broken), *(store.check() for _ in range(20))]
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    assert isinstance(results[0], StoreUnavailable)
+    assert results[1:] == [None] * 20
+    await store.check()
+    await store.close()
+
+
+async def test_locked_database_is_told_and_forgotten(tmp_path: Path) -> None:
+    store = await open_sqlite_store(tmp_path, SystemClock())
+    store._connection.execute("PRAGMA busy_timeout = 50")
+    other = connect(tmp_path)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable, match="locked"):
+        await store.check()
+    other.execute("ROLLBACK")
+    other.close()
+    await store.check()
+    await store.close()
+
+
 def test_queries_that_run_for_every_job_use_an_index(connection: sqlite3.Connection) -> None:
     from comfyrail.store.sqlite.queries import QUERIES
 
-    values = {"rank": 0, "job_id": "", "limit": 1, "now": 0, "worker_id": "w", "token": "t"}
+    values = {
+        "rank": 0,
+        "job_id": "",
+        "limit": 1,
+        "now": 0,
+        "worker_id": "w",
+        "token": "t",
+        "owner": "o",
+    }
     for name in ("queue_head", "count_ahead", "find_expired", "find_orphans_of_worker"):
         plan = connection.execute(f"EXPLAIN QUERY PLAN {QUERIES[name]}", values).fetchall()
         steps = " ".join(row["detail"] for row in plan)

@@ -68,7 +68,8 @@ def new_job(clock: ManualClock, priority: int = 5, **changes: Any) -> NewJob:
     job = NewJob(
         id=new_job_id(),
         tenant=TENANT,
-        prompt={"1": {"class_type": "A", "inputs": {}}},
+        prompt=b'{"1": {"class_type": "A", "inputs": {}}}',
+        node_count=1,
         node_types=frozenset({"A"}),
         priority=priority,
         rank=queue_rank(clock.now(), priority),
@@ -395,3 +396,51 @@ async def test_caller_that_gives_up_does_not_undo_the_write(
     await asyncio.gather(task, return_exceptions=True)
     await store.check()
     assert (await store.get_job(TENANT, job.id)).state is JobState.QUEUED
+
+
+async def test_cancel_between_start_and_subscription_can_be_seen(
+    store: Store, clock: ManualClock
+) -> None:
+    attempt = await queued_and_started(store, clock)
+    assert not await store.is_cancel_requested(attempt.job_id)
+    await store.request_cancel(TENANT, attempt.job_id)
+    assert await store.is_cancel_requested(attempt.job_id)
+
+
+async def test_server_does_not_adopt_what_it_runs_itself(store: Store, clock: ManualClock) -> None:
+    attempt = await queued_and_started(store, clock)
+    clock.move(60)
+    assert await store.adopt_attempts(WORKER, "me", 15) == []
+    (taken,) = await store.adopt_attempts(WORKER, "other", 15)
+    assert taken.job_id == attempt.job_id
+
+
+async def test_attempt_without_owner_that_expires_costs_no_retry(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    first = await open_sqlite_store(tmp_path, clock)
+    attempt = await queued_and_started(first, clock)
+    await first.close()
+    second = await open_sqlite_store(tmp_path, clock)
+    clock.move(60)
+    await second.expire_leases()
+    job = await second.get_job(TENANT, attempt.job_id)
+    assert (job.state, job.retries) == (JobState.QUEUED, 0)
+    await second.close()
+
+
+async def test_cancel_and_completion_at_once_give_one_end(store: Store, clock: ManualClock) -> None:
+    for _ in range(30):
+        attempt = await queued_and_started(store, clock)
+        results = await asyncio.gather(
+            store.request_cancel(TENANT, attempt.job_id),
+            store.finish_attempt(attempt.token, Completed(())),
+            store.request_cancel(TENANT, attempt.job_id),
+            return_exceptions=True,
+        )
+        job = await store.get_job(TENANT, attempt.job_id)
+        assert job.state is JobState.COMPLETED
+        assert isinstance(results[2], Conflict)
+        types = await types_of(store, attempt.job_id)
+        assert types.count("completed") == 1
+        assert "cancelled" not in types

@@ -67,3 +67,13 @@ def test_input_that_only_the_catalog_knows_may_be_set(workflow: Workflow) -> Non
     info = {"EmptyImage": {"input": {"optional": {"extra": ["INT", {}]}}, "output": ["IMAGE"]}}
     changed = apply_parameters(workflow, {"1.extra": 3}, parse_object_info(info))
     assert changed.nodes["1"].inputs["extra"] == 3
+
+
+def test_hostile_keys_cost_little(workflow: Workflow) -> None:
+    with pytest.raises(UnknownParameter, match="longer than 500 characters"):
+        apply_parameters(workflow, {"." * 100_000: 1})
+    raw = {str(number): {"class_type": "A", "inputs": {"x": 1}} for number in range(300)}
+    with pytest.raises(UnknownParameter) as caught:
+        apply_parameters(parse_workflow(raw), {f"{number}.y": 1 for number in range(300)})
+    said = [finding["message"] for finding in caught.value.details["findings"]]
+    assert len(said) == 300

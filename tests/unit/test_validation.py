@@ -141,3 +141,23 @@ def test_nonsense_in_object_info_is_left_out() -> None:
     info = {"A": 5, "B": {"input": [], "output": "x"}, "C": {"input": {"required": {"x": None}}}}
     assert sorted(parse_object_info(info).types) == ["B", "C"]
     assert not parse_object_info([])
+
+
+def test_thousands_of_faults_are_found_in_bounded_time_and_told_in_part() -> None:
+    graph = {
+        str(number): {"class_type": "ImageInvert", "inputs": {"image": [f"no {number}", 0]}}
+        for number in range(5000)
+    }
+    found = validate(parse_workflow(graph), CATALOG)
+    assert len(found) == 5001
+    suggestions = [each for each in found if "Did you mean" in each.message]
+    assert len(suggestions) <= 10
+    with pytest.raises(InvalidWorkflow) as caught:
+        refuse_errors(found)
+    assert len(caught.value.details["findings"]) == 500
+    assert caught.value.details["errors"] == 5001
+
+
+def test_long_values_are_cut_in_messages() -> None:
+    found = validate(parse_workflow(changed("1", width="x" * 1_000_000)), CATALOG)
+    assert len(found[0].message) < 300

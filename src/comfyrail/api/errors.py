@@ -23,6 +23,7 @@ STATUS_OF: tuple[tuple[type[errors.ComfyrailError], int], ...] = (
     (errors.Conflict, 409),
     (errors.PayloadTooLarge, 413),
     (errors.UnsupportedMediaType, 415),
+    (errors.RangeNotSatisfiable, 416),
     (errors.RequestError, 422),
     (errors.WorkerError, 502),
     (errors.StoreUnavailable, 503),

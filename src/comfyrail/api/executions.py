@@ -1,5 +1,6 @@
 """API v1: executions. The hot paths (submit, status) are plain Starlette routes with msgspec."""
 
+import re
 from typing import Annotated
 
 import msgspec
@@ -19,6 +20,7 @@ from comfyrail.api.contract import (
 )
 from comfyrail.api.messages import json_response, read_json
 from comfyrail.api.services import principal_of, services_of
+from comfyrail.errors import MalformedRequest, RangeNotSatisfiable
 from comfyrail.ids import JobId, OutputId
 from comfyrail.jobs.states import JobState
 from comfyrail.usecases.submit import Submission
@@ -27,10 +29,13 @@ EXECUTE = "/v1/workflows/execute"
 EXECUTION = "/v1/workflows/execution/{execution_id}"
 EXECUTIONS = "/v1/workflows/executions"
 
+MOST_RANGES = 20
 SHOWN_INLINE = ("image/", "video/", "audio/")
 NEVER_INLINE = {"image/svg+xml"}
 
 router = APIRouter(tags=["executions"])
+
+_RANGES = re.compile(r"bytes=\s*(\d+-\d*|-\d+)(\s*,\s*(\d+-\d*|-\d+))*")
 
 _execute_request = msgspec.json.Decoder(ExecuteRequest)
 
@@ -110,6 +115,7 @@ async def download_output(request: Request, execution_id: str, output_id: str) -
     }
     if headers["ETag"] in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
+    _check_range(request, output.file.size)
     return FileResponse(
         path,
         media_type=kind if is_inline else "application/octet-stream",
@@ -117,3 +123,17 @@ async def download_output(request: Request, execution_id: str, output_id: str) -
         content_disposition_type="inline" if is_inline else "attachment",
         headers=headers,
     )
+
+
+def _check_range(request: Request, size: int) -> None:
+    """Refuse ranges that make no sense, in the shape that all errors have."""
+    given = request.headers.get("range")
+    if given is None:
+        return
+    if not _RANGES.fullmatch(given.strip()) or given.count(",") >= MOST_RANGES:
+        raise MalformedRequest(f"The Range header {given[:80]!r} is not like bytes=0-99.")
+    starts = [part.strip().partition("-")[0] for part in given.partition("=")[2].split(",")]
+    if any(start and int(start) >= size for start in starts):
+        raise RangeNotSatisfiable(
+            f"The file has {size} bytes: the range is behind its end.", details={"size": size}
+        )

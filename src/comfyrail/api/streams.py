@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
 from comfyrail.api.contract import event_body, execution_body
 from comfyrail.api.errors import error_body, error_response, request_id_of
@@ -86,10 +86,10 @@ async def _obey(socket: WebSocket, job_id: JobId) -> None:
     """Read what the client sends, until it goes away."""
     jobs, principal = services_of(socket).jobs, principal_of(socket)
     while True:
-        try:
-            text = await socket.receive_text()
-        except (WebSocketDisconnect, KeyError):
+        message = await socket.receive()
+        if message["type"] == "websocket.disconnect":
             return
+        text = message.get("text") or ""
         try:
             kind = _message_type(text)
             if kind != "cancel":

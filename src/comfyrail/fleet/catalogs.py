@@ -3,9 +3,8 @@
 import asyncio
 import hashlib
 
-import msgspec
-
 from comfyrail.errors import WorkerProtocolError
+from comfyrail.fleet.comfyui.decoding import decode_reply
 from comfyrail.ids import WorkerId
 from comfyrail.store.interface import Store
 from comfyrail.workflow.catalog import NodeCatalog, parse_object_info
@@ -61,6 +60,6 @@ class FleetCatalog:
 
 def _parse(content: bytes) -> NodeCatalog:
     try:
-        return parse_object_info(msgspec.json.decode(content))
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise WorkerProtocolError("The worker's /object_info is not JSON.") from error
+        return parse_object_info(decode_reply(content))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise WorkerProtocolError(f"The worker's /object_info makes no sense: {error}.") from error

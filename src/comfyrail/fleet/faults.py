@@ -27,6 +27,14 @@ def timed_out(limit_seconds: float) -> Fault:
     )
 
 
+def unexplained() -> Fault:
+    return Fault(
+        "execution",
+        "EXECUTION_FAILED",
+        "The worker says that the job failed, but not why. Its log may say more.",
+    )
+
+
 def interrupted() -> Fault:
     return Fault(
         "execution",

@@ -72,9 +72,10 @@ class Fleet:
         await asyncio.gather(*(worker.shut_down() for worker in self._workers.values()))
 
     async def _end_task(self, worker_id: WorkerId) -> None:
-        task = self._tasks.pop(worker_id)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        task = self._tasks.pop(worker_id, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     def _find(self, worker_id: WorkerId) -> LiveWorker:
         if worker_id not in self._workers:

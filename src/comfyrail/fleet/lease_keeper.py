@@ -23,6 +23,8 @@ class LeaseKeeper:
                 await self.keep()
             except StoreUnavailable as error:
                 log.warning("leases_not_kept", error=error.message)
+            except Exception:  # without this loop every running job would be lost
+                log.exception("lease_keeping_failed")
             await asyncio.sleep(self._lease_seconds / 3)
 
     async def keep(self) -> None:

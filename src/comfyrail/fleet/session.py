@@ -1,6 +1,7 @@
 """One attempt on one worker: submit, follow, reconcile, fetch, and say how it ended."""
 
 import asyncio
+from asyncio import FIRST_COMPLETED
 from dataclasses import dataclass, replace
 
 import structlog
@@ -17,7 +18,7 @@ from comfyrail.errors import (
 from comfyrail.fleet.comfyui.history import HistoryEntry, NodeFailure
 from comfyrail.fleet.comfyui.messages import ExecutionNoted, Message, PromptEnded
 from comfyrail.fleet.connection import WorkerConnection
-from comfyrail.fleet.faults import interrupted, node_failed, timed_out
+from comfyrail.fleet.faults import interrupted, node_failed, timed_out, unexplained
 from comfyrail.fleet.outputs import BlobSink, fetch_outputs
 from comfyrail.fleet.progress import ProgressTracker
 from comfyrail.jobs.faults import Fault
@@ -103,6 +104,10 @@ class AttemptSession:
         self._is_stale = True
         self._wake.set()
 
+    @property
+    def prompt_id(self) -> str:
+        return self._attempt.prompt_id
+
     async def until_gone(self) -> None:
         """After an end that the worker may not know of: wait until it has let go of the prompt."""
         while self._may_linger and self._gone is None:
@@ -142,7 +147,9 @@ class AttemptSession:
                 watcher.cancel()
 
     async def _watch_cancel(self, cancels: Subscription) -> None:
-        await cancels.wait()
+        # A cancel may have come between the attempt's start and the subscription: look first.
+        if not await self._store.is_cancel_requested(self._attempt.job_id):
+            await cancels.wait()
         self._stop_with = self._stop_with or Cancelled()
         self._wake.set()
 
@@ -232,14 +239,47 @@ class AttemptSession:
         self._next_look = self._last_contact + self._times.poll_interval
         return None if entry is None else await self._conclude(entry)
 
-    async def _conclude(self, entry: HistoryEntry) -> Outcome:
+    async def _conclude(self, entry: HistoryEntry) -> Outcome | None:
+        """Fetch what the prompt made; a cancel, the timeout or the worker's end break it off."""
+        fetching = asyncio.create_task(
+            fetch_outputs(self._client, entry.files, self._sink),
+            name=f"outputs-{self._attempt.job_id}",
+        )
         try:
-            outputs = await fetch_outputs(self._client, entry.files, self._sink)
+            while not fetching.done():
+                self._wake.clear()
+                if self._is_broken_off():
+                    return self._gone or self._stop_with
+                await self._first_of(fetching)
+            return self._judge(entry, fetching.result())
+        except StoreUnavailable as error:
+            # The worker still has the files: try again, do not run the job again.
+            log.warning("outputs_not_stored", job_id=self._attempt.job_id, error=error.message)
+            self._next_look = self._clock.monotonic() + self._times.retry_interval
+            return None
         except WorkerUnreachable as error:
             return Lost(error.message)
         except WorkerError as error:
             return Failed(replace(Fault.of(error), category="execution"))
-        return self._judge(entry, outputs)
+        finally:
+            fetching.cancel()
+            await asyncio.gather(fetching, return_exceptions=True)
+
+    def _is_broken_off(self) -> bool:
+        if self._is_stale:
+            raise StaleAttempt("The attempt's lease was lost.")
+        if self._clock.monotonic() >= self._deadline and self._stop_with is None:
+            self._stop_with = Failed(timed_out(self._attempt.timeout_seconds))
+        return self._gone is not None or self._stop_with is not None
+
+    async def _first_of(self, fetching: asyncio.Task[tuple[NewOutput, ...]]) -> None:
+        """Wait until the fetch is done, something happens, or the time is up."""
+        woken = asyncio.create_task(self._wake.wait(), name="wake")
+        left = max(0.0, self._deadline - self._clock.monotonic())
+        try:
+            await asyncio.wait({fetching, woken}, timeout=left, return_when=FIRST_COMPLETED)
+        finally:
+            woken.cancel()
 
     def _judge(self, entry: HistoryEntry, outputs: tuple[NewOutput, ...]) -> Outcome:
         if entry.status == "success":
@@ -253,7 +293,7 @@ class AttemptSession:
             return replace(self._stop_with, outputs=outputs)
         if entry.failures:
             return Failed(node_failed(entry.failures[0]), outputs)
-        return Failed(interrupted(), outputs)
+        return Failed(interrupted() if entry.status == "interrupted" else unexplained(), outputs)
 
     async def _press_stop(self, now: float) -> None:
         self._stop_since = self._stop_since if self._stop_since is not None else now

@@ -10,9 +10,9 @@ import aiohttp
 import structlog
 
 from comfyrail.clock import Clock, Instant
-from comfyrail.errors import WorkerError
+from comfyrail.errors import StoreUnavailable, WorkerError
 from comfyrail.fleet.catalogs import FleetCatalog
-from comfyrail.fleet.comfyui.client import ComfyClient
+from comfyrail.fleet.comfyui.client import QUICK_SECONDS, ComfyClient
 from comfyrail.fleet.connection import WorkerConnection
 from comfyrail.fleet.drivers.interface import WorkerHost
 from comfyrail.fleet.outputs import BlobSink
@@ -132,6 +132,9 @@ class LiveWorker:
                 await self._live_once()
             except WorkerError as error:
                 self._note_error(error.message)
+            except Exception as error:  # a worker must come back after any fault, also of ours
+                log.exception("worker_failed", worker_id=self.id)
+                self._note_error(f"{type(error).__name__}: {error}")
             delay = FIRST_RETRY_SECONDS if self._was_ready else delay * 2
             await asyncio.sleep(min(LAST_RETRY_SECONDS, delay) * random.uniform(0.5, 1.0))  # noqa: S311 - spread, not secrecy
 
@@ -178,7 +181,8 @@ class LiveWorker:
     async def _live_once(self) -> None:
         """One life of the worker: from its start until it is known to have ended."""
         endpoint = await self._host.start()
-        client = ComfyClient(endpoint, self._context.http)
+        quick = min(QUICK_SECONDS, self._context.times.unreachable_limit / 3)
+        client = ComfyClient(endpoint, self._context.http, quick)
         self._connection = WorkerConnection(client, f"comfyrail-{self.id}-{self._added_at}")
         ended = asyncio.create_task(self._host.wait_ended(), name=f"ended-{self.id}")
         linked = asyncio.create_task(self._keep_linked(self._connection), name=f"link-{self.id}")
@@ -202,7 +206,7 @@ class LiveWorker:
                 await self._greet(connection)
                 await connection.follow(opened=lambda: self._set_ready(ready=True))
                 delay = FIRST_RETRY_SECONDS
-            except WorkerError as error:
+            except (WorkerError, StoreUnavailable) as error:
                 self._note_error(error.message)
             finally:
                 self._set_ready(ready=False)
@@ -223,6 +227,15 @@ class LiveWorker:
         ):
             log.info("attempt_adopted", job_id=attempt.job_id, worker_id=self.id)
             self.start(attempt, adopted=True)
+        await self._stop_strays(connection)
+
+    async def _stop_strays(self, connection: WorkerConnection) -> None:
+        """End prompts of ours that no session follows: their jobs were taken back meanwhile."""
+        followed = {session.prompt_id for _, session in self._sessions.values()}
+        for prompt_id in await connection.client.prompts_of(connection.client_id):
+            if prompt_id not in followed:
+                log.warning("stray_prompt_stopped", worker_id=self.id, prompt_id=prompt_id)
+                await connection.client.stop_prompt(prompt_id)
 
     async def _give_back(self, token: AttemptToken, lost: Lost) -> None:
         await self._context.store.finish_attempt(token, lost)

@@ -12,11 +12,14 @@ from comfyrail.jobs.states import AttemptState, JobState
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A checked submission, ready to be stored. `prompt` is the graph in ComfyUI's API format."""
+    """A checked submission, ready to be stored. `prompt` is the graph in ComfyUI's API format, as
+    JSON: encoded where it was checked, not in the one thread that writes.
+    """
 
     id: JobId
     tenant: TenantId
-    prompt: Mapping[str, Any]
+    prompt: bytes
+    node_count: int
     node_types: frozenset[str]
     priority: int
     rank: int

@@ -5,14 +5,16 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, TypeVar
 
-from comfyrail.errors import ConfigurationError, OutputNotFound
+from comfyrail.errors import ConfigurationError, OutputNotFound, StoreUnavailable
 
 WRITE_SIZE = 1 << 20
+Result = TypeVar("Result")
+
 _KEY = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}")
 
 
@@ -40,17 +42,20 @@ class LocalBlobStore:
             ) from error
 
     async def save(self, chunks: AsyncIterator[bytes]) -> StoredBlob:
-        """Keep the bytes; when this returns they are on disk (fsync)."""
+        """Keep the bytes; when this returns they are on disk (fsync).
+
+        Raises StoreUnavailable when the disk does not take them.
+        """
         incoming: _Incoming | None = None
         buffer = bytearray()
         try:
             async for chunk in chunks:
                 buffer += chunk
                 if len(buffer) >= WRITE_SIZE:
-                    incoming = await asyncio.to_thread(self._receive, incoming, bytes(buffer))
+                    incoming = await _on_disk(self._receive, incoming, bytes(buffer))
                     buffer.clear()
             # Most outputs are small: opened, written, synced and named in one go.
-            return await asyncio.to_thread(self._keep, incoming, bytes(buffer))
+            return await _on_disk(self._keep, incoming, bytes(buffer))
         except BaseException:
             if incoming is not None:
                 incoming.discard()
@@ -78,7 +83,9 @@ class LocalBlobStore:
             digest = received.finish()
             key = f"{digest[:2]}/{digest}"
             target = self._folder / key
-            target.parent.mkdir(exist_ok=True)
+            if not target.parent.exists():
+                target.parent.mkdir(exist_ok=True)
+                _sync_folder(self._folder)
             received.path.replace(target)
         except BaseException:
             received.discard()
@@ -111,6 +118,16 @@ class _Incoming:
     def discard(self) -> None:
         self._file.close()
         self.path.unlink(missing_ok=True)
+
+
+async def _on_disk(work: Callable[..., Result], *arguments: Any) -> Result:
+    """Run it in a thread; what the disk refuses is not the fault of whoever sends the bytes."""
+    try:
+        return await asyncio.to_thread(work, *arguments)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"The blob store cannot be written: {error.strerror}. Check the disk.", retry_after=5.0
+        ) from error
 
 
 def _sync_folder(folder: Path) -> None:

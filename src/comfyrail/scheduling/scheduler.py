@@ -45,6 +45,9 @@ class Scheduler:
                 except StoreUnavailable as error:
                     log.warning("scheduling_paused", error=error.message)
                     await woken.wait(RETRY_SECONDS)
+                except Exception:  # the queue must not stand still for a fault in one round
+                    log.exception("scheduling_failed")
+                    await woken.wait(RETRY_SECONDS)
 
     async def round(self) -> int:
         """Place what can be placed now; return how many attempts began.

@@ -90,6 +90,10 @@ class Store(Protocol):
         """
         ...
 
+    async def is_cancel_requested(self, job_id: JobId) -> bool:
+        """Whether someone has asked for the job's end."""
+        ...
+
     # Attempts
 
     async def start_attempts(

@@ -23,7 +23,7 @@ class Workers:
         self._fleet = fleet
         self._http = http
         self._clock = clock
-        self._adding = asyncio.Lock()
+        self._changing = asyncio.Lock()
 
     def list(self) -> Sequence[WorkerView]:
         return self._fleet.views()
@@ -34,7 +34,7 @@ class Workers:
     async def add(self, url: str) -> WorkerView:
         """Add an existing ComfyUI or `comfyrail worker`. Refused unless it answers like one."""
         endpoint = normal_endpoint(url)
-        async with self._adding:
+        async with self._changing:
             return await self._add(endpoint)
 
     async def _add(self, endpoint: str) -> WorkerView:
@@ -58,13 +58,14 @@ class Workers:
 
     async def remove(self, worker_id: WorkerId) -> None:
         """Let go of a worker that was added by URL; its running jobs go elsewhere."""
-        if self._fleet.view(worker_id).driver != "static":
-            raise Conflict(
-                f"'{worker_id}' belongs to the server: start it with fewer --workers instead.",
-                code="WORKER_IS_LOCAL",
-            )
-        await self._fleet.remove(worker_id)
-        await self._store.remove_worker(worker_id)
+        async with self._changing:
+            if self._fleet.view(worker_id).driver != "static":
+                raise Conflict(
+                    f"'{worker_id}' belongs to the server: start it with fewer --workers instead.",
+                    code="WORKER_IS_LOCAL",
+                )
+            await self._fleet.remove(worker_id)
+            await self._store.remove_worker(worker_id)
 
 
 def _free_id(taken: set[WorkerId]) -> WorkerId:

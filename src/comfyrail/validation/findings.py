@@ -6,6 +6,9 @@ from typing import Any, Literal
 
 from comfyrail.errors import InvalidWorkflow
 
+FINDING_LIMIT = 500
+"""A reply carries so many findings at most; `details.errors` has the count of all errors."""
+
 Stage = Literal["syntax", "semantic", "security", "resources", "optimization"]
 Severity = Literal["error", "warning", "hint"]
 
@@ -33,5 +36,6 @@ def refuse_errors(findings: Sequence[Finding]) -> None:
     raise InvalidWorkflow(
         f"{errors[0].message}{more}",
         code=errors[0].error_code,
-        findings=[finding.as_dict() for finding in findings],
+        findings=[finding.as_dict() for finding in findings[:FINDING_LIMIT]],
+        details={"errors": len(errors)},
     )

@@ -6,10 +6,11 @@ from comfyrail.errors import CyclicWorkflow
 from comfyrail.validation.findings import Finding
 from comfyrail.workflow.catalog import InputPort, NodeCatalog, types_match
 from comfyrail.workflow.graph import Edge, Node, Workflow, is_link
-from comfyrail.workflow.nearest import did_you_mean, nearest_names
+from comfyrail.workflow.nearest import Suggestions, did_you_mean, shown
 
 
 def check_semantics(workflow: Workflow, catalog: NodeCatalog) -> Iterator[Finding]:
+    suggestions = Suggestions()
     for node in workflow.nodes.values():
         node_type = catalog.get(node.class_type)
         ports: Mapping[str, InputPort] = node_type.inputs if node_type else {}
@@ -18,7 +19,10 @@ def check_semantics(workflow: Workflow, catalog: NodeCatalog) -> Iterator[Findin
             if isinstance(value, list) and not is_link(value):
                 yield _bad_link(node, name, value)
         for edge in node.edges():
-            yield from _check_edge(workflow, catalog, edge, ports.get(edge.input))
+            if edge.source in workflow.nodes:
+                yield from _check_edge(workflow, catalog, edge, ports.get(edge.input))
+            else:
+                yield _missing_source(workflow, edge, suggestions)
     yield from _check_cycle(workflow)
     if catalog and not any(_is_output(node, catalog) for node in workflow.nodes.values()):
         yield _error(
@@ -48,18 +52,7 @@ def _check_edge(
     workflow: Workflow, catalog: NodeCatalog, edge: Edge, port: InputPort | None
 ) -> Iterator[Finding]:
     path = f"{edge.target}.inputs.{edge.input}"
-    source = workflow.nodes.get(edge.source)
-    if source is None:
-        near = nearest_names(edge.source, workflow.nodes)
-        yield _error(
-            "BAD_LINK",
-            f"Node '{edge.target}', input '{edge.input}': there is no node '{edge.source}'."
-            f"{did_you_mean(near)}",
-            node_id=edge.target,
-            path=path,
-            from_node=edge.source,
-        )
-        return
+    source = workflow.nodes[edge.source]
     source_type = catalog.get(source.class_type)
     if source_type is None:
         return
@@ -88,6 +81,18 @@ def _check_edge(
         )
 
 
+def _missing_source(workflow: Workflow, edge: Edge, suggestions: Suggestions) -> Finding:
+    near = suggestions.near(edge.source, workflow.nodes)
+    return _error(
+        "BAD_LINK",
+        f"Node '{edge.target}', input '{edge.input}': there is no node {shown(edge.source)}."
+        f"{did_you_mean(near)}",
+        node_id=edge.target,
+        path=f"{edge.target}.inputs.{edge.input}",
+        from_node=edge.source[:200],
+    )
+
+
 def _check_cycle(workflow: Workflow) -> Iterator[Finding]:
     try:
         workflow.order  # noqa: B018 - reading it is the check
@@ -99,7 +104,7 @@ def _bad_link(node: Node, name: str, value: list[object]) -> Finding:
     return _error(
         "BAD_LINK",
         f"Node '{node.id}', input '{name}': a link is [\"node id\", output number], "
-        f"not {str(value)[:80]}."
+        f"not {shown(value)}."
         ' A literal list is written {"__value__": [...]}.',
         node_id=node.id,
         path=f"{node.id}.inputs.{name}",

@@ -5,32 +5,33 @@ from collections.abc import Iterator
 from comfyrail.validation.findings import Finding
 from comfyrail.workflow.catalog import InputPort, NodeCatalog
 from comfyrail.workflow.graph import Node, Workflow
-from comfyrail.workflow.nearest import did_you_mean, nearest_names
+from comfyrail.workflow.nearest import Suggestions, did_you_mean, shown
 from comfyrail.workflow.values import ValueFault, fit_value, unwrap
 
 
 def check_syntax(workflow: Workflow, catalog: NodeCatalog) -> Iterator[Finding]:
+    suggestions = Suggestions()
     for node in workflow.nodes.values():
         node_type = catalog.get(node.class_type)
         if node_type is None:
-            near = nearest_names(node.class_type, catalog.types)
+            near = suggestions.near(node.class_type, catalog.types)
             yield Finding(
                 "syntax",
                 "error",
                 "UNKNOWN_NODE_TYPE",
-                f"Node '{node.id}': no worker knows the node type '{node.class_type}'."
+                f"Node '{node.id}': no worker knows the node type {shown(node.class_type)}."
                 f"{did_you_mean(near)}",
                 node_id=node.id,
                 path=f"{node.id}.class_type",
-                details={"class_type": node.class_type, "nearest": near},
+                details={"class_type": node.class_type[:200], "nearest": near},
             )
             continue
         for port in node_type.inputs.values():
             if port.name in node.inputs:
-                yield from _check_literal(node, port)
+                yield from _check_literal(node, port, suggestions)
 
 
-def _check_literal(node: Node, port: InputPort) -> Iterator[Finding]:
+def _check_literal(node: Node, port: InputPort, suggestions: Suggestions) -> Iterator[Finding]:
     value = node.inputs[port.name]
     if isinstance(value, list) or port.takes_upload:
         return  # a link is for the semantic stage; a file name only the worker can judge
@@ -38,13 +39,14 @@ def _check_literal(node: Node, port: InputPort) -> Iterator[Finding]:
     if not isinstance(fault, ValueFault):
         return
     where = f"Node '{node.id}' ({node.class_type}), input '{port.name}'"
-    near = nearest_names(str(value), [str(choice) for choice in port.choices or ()])
+    choices = [str(choice) for choice in port.choices or ()]
+    near = suggestions.near(value, choices) if choices and isinstance(value, str) else []
+    got = shown(value)
     messages = {
-        "invalid_input_type": f"expected {port.type}, got {value!r}.",
-        "value_smaller_than_min": f"{value!r} is smaller than the minimum {port.minimum}.",
-        "value_bigger_than_max": f"{value!r} is bigger than the maximum {port.maximum}.",
-        "value_not_in_list": f"{value!r} is none of the {len(port.choices or ())} choices."
-        + did_you_mean(near),
+        "invalid_input_type": f"expected {port.type}, got {got}.",
+        "value_smaller_than_min": f"{got} is smaller than the minimum {port.minimum}.",
+        "value_bigger_than_max": f"{got} is bigger than the maximum {port.maximum}.",
+        "value_not_in_list": f"{got} is none of the {len(choices)} choices." + did_you_mean(near),
     }
     yield Finding(
         "syntax",

@@ -2,15 +2,35 @@
 
 import difflib
 from collections.abc import Iterable
+from itertools import islice
+
+NAME_LIMIT = 100
+KNOWN_LIMIT = 5000
+SEARCH_LIMIT = 10
 
 
 def nearest_names(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
     """The known names most like `name`, best first; case does not count."""
+    if len(name) > NAME_LIMIT:
+        return []
     by_folded: dict[str, str] = {}
-    for candidate in known:
+    for candidate in islice(known, KNOWN_LIMIT):
         by_folded.setdefault(candidate.casefold(), candidate)
-    close = difflib.get_close_matches(name.casefold()[:200], by_folded, n=limit, cutoff=0.6)
+    close = difflib.get_close_matches(name.casefold(), by_folded, n=limit, cutoff=0.6)
     return [by_folded[folded] for folded in close]
+
+
+class Suggestions:
+    """Looks for near names a few times: a search is slow, and a caller may err a thousand times."""
+
+    def __init__(self, searches: int = SEARCH_LIMIT) -> None:
+        self._left = searches
+
+    def near(self, name: str, known: Iterable[str]) -> list[str]:
+        if self._left <= 0:
+            return []
+        self._left -= 1
+        return nearest_names(name, known)
 
 
 def did_you_mean(names: list[str]) -> str:
@@ -20,3 +40,12 @@ def did_you_mean(names: list[str]) -> str:
     quoted = [f"'{name}'" for name in names]
     choice = quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
     return f" Did you mean {choice}?"
+
+
+def shown(value: object, limit: int = 80) -> str:
+    """A value as a message shows it, never longer than a line."""
+    if isinstance(value, str):
+        text = repr(value[:limit])
+        return text if len(value) <= limit else f"{text[:-1]}…'"
+    text = str(value) if isinstance(value, list | dict) else repr(value)
+    return text if len(text) <= limit else text[:limit] + "…"

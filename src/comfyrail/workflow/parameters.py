@@ -6,7 +6,9 @@ from typing import Any
 from comfyrail.errors import UnknownParameter
 from comfyrail.workflow.catalog import NodeCatalog
 from comfyrail.workflow.graph import Node, Workflow
-from comfyrail.workflow.nearest import did_you_mean, nearest_names
+from comfyrail.workflow.nearest import Suggestions, did_you_mean, shown
+
+KEY_LIMIT = 500
 
 
 def apply_parameters(
@@ -20,9 +22,10 @@ def apply_parameters(
     naming all keys that lead nowhere.
     """
     findings: list[dict[str, Any]] = []
+    suggestions = Suggestions()
     changes: dict[str, dict[str, Any]] = {}
     for key, value in _flatten(workflow, parameters):
-        target = _resolve(workflow, key, catalog or NodeCatalog())
+        target = _resolve(workflow, key, catalog or NodeCatalog(), suggestions)
         if isinstance(target, str):
             findings.append(_finding(key, target))
             continue
@@ -43,8 +46,12 @@ def _flatten(workflow: Workflow, parameters: Mapping[str, Any]) -> Iterator[tupl
             yield key, value
 
 
-def _resolve(workflow: Workflow, key: str, catalog: NodeCatalog) -> tuple[Node, str] | str:
+def _resolve(
+    workflow: Workflow, key: str, catalog: NodeCatalog, suggestions: Suggestions
+) -> tuple[Node, str] | str:
     """The node and input that a key means, or a message that says why it means none."""
+    if len(key) > KEY_LIMIT:
+        return f"The parameter {shown(key)} is longer than {KEY_LIMIT} characters."
     splits = [(key[:at], key[at + 1 :]) for at, char in enumerate(key) if char == "."]
     matches = [(workflow.nodes[left], right) for left, right in splits if left in workflow.nodes]
     if not matches:
@@ -59,9 +66,9 @@ def _resolve(workflow: Workflow, key: str, catalog: NodeCatalog) -> tuple[Node, 
             return node, input_name
     if matches:
         node, input_name = matches[0]
-        near = did_you_mean(nearest_names(input_name, _inputs_of(node, catalog)))
+        near = did_you_mean(suggestions.near(input_name, _inputs_of(node, catalog)))
         return f"Node '{node.id}' ({node.class_type}) has no input '{input_name}'.{near}"
-    near = did_you_mean(nearest_names(key, _all_targets(workflow)))
+    near = did_you_mean(suggestions.near(key, _all_targets(workflow)))
     return f"No node is meant by the parameter '{key}'.{near}"
 
 

@@ -8,14 +8,20 @@ import aiohttp
 import msgspec
 
 from comfyrail.errors import PromptRejected, WorkerProtocolError, WorkerUnreachable
+from comfyrail.fleet.comfyui.decoding import decode_reply
 from comfyrail.fleet.comfyui.history import HistoryEntry, WorkerFile, parse_history
 
 CALL_TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=5)
+QUICK_SECONDS = 5.0
 DOWNLOAD_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=30)
 REPLY_LIMIT = 64 << 20
 SOCKET_MESSAGE_LIMIT = 64 << 20
 SOCKET_HEARTBEAT_SECONDS = 10.0
 DOWNLOAD_CHUNK = 1 << 18
+
+REPLY_KEPT = 8000
+# UnicodeError: a host name that cannot be encoded.
+FOREIGN_ERRORS = (aiohttp.ClientError, OSError, TimeoutError, UnicodeError)
 
 Presence = Literal["queued", "running", "absent"]
 
@@ -23,9 +29,13 @@ Presence = Literal["queued", "running", "absent"]
 class ComfyClient:
     """Calls to one worker. Foreign errors become WorkerUnreachable or WorkerProtocolError."""
 
-    def __init__(self, endpoint: str, http: aiohttp.ClientSession) -> None:
+    def __init__(
+        self, endpoint: str, http: aiohttp.ClientSession, quick_seconds: float = QUICK_SECONDS
+    ) -> None:
+        """`quick_seconds` limits the small calls by which a session follows its prompt."""
         self.endpoint = endpoint.rstrip("/")
         self._http = http
+        self._quick = aiohttp.ClientTimeout(total=quick_seconds)
 
     async def system_stats(self) -> Mapping[str, Any]:
         stats = await self._get_json("/system_stats")
@@ -44,26 +54,49 @@ class ComfyClient:
             content = await self._read(response)
             if response.status == 200:
                 return
-            reply = _decode_or_none(content)
-            if response.status >= 500 or not isinstance(reply, dict):
+            reply = _rejection(content) if response.status == 400 else None
+            if reply is None:
                 text = content[:200].decode(errors="replace")
                 raise WorkerProtocolError(
                     f"{self.endpoint} answered {response.status} to a prompt: {text}"
                 )
-            raise PromptRejected(_rejection_message(reply), reply)
+            raise PromptRejected(_rejection_message(reply), _bounded(reply))
 
     async def history(self, prompt_id: str) -> HistoryEntry | None:
-        return parse_history(await self._get_json(f"/history/{prompt_id}"), prompt_id)
+        found = await self._get_json(f"/history/{prompt_id}", self._quick)
+        return parse_history(found, prompt_id)
 
     async def presence(self, prompt_id: str) -> Presence:
         """Where the prompt is in the worker's queue."""
-        queue = await self._get_json("/queue")
-        for key, presence in (("queue_running", "running"), ("queue_pending", "queued")):
-            items = queue.get(key) if isinstance(queue, dict) else None
-            for item in items if isinstance(items, list) else ():
-                if isinstance(item, list) and len(item) > 1 and item[1] == prompt_id:
-                    return "running" if presence == "running" else "queued"
+        for presence, item in await self._queue():
+            if item[1] == prompt_id:
+                return presence
         return "absent"
+
+    async def prompts_of(self, client_id: str) -> list[str]:
+        """Prompts in the worker's queue, running ones too, that this client submitted."""
+        found = []
+        for _, item in await self._queue():
+            extra = item[3] if len(item) > 3 else None
+            if isinstance(extra, dict) and extra.get("client_id") == client_id:
+                found.append(str(item[1]))
+        return found
+
+    async def _queue(self) -> list[tuple[Presence, list[Any]]]:
+        queue = await self._get_json("/queue", self._quick)
+        sections: tuple[tuple[str, Presence], ...] = (
+            ("queue_running", "running"),
+            ("queue_pending", "queued"),
+        )
+        found: list[tuple[Presence, list[Any]]] = []
+        for key, presence in sections:
+            items = queue.get(key) if isinstance(queue, dict) else None
+            found.extend(
+                (presence, item)
+                for item in (items if isinstance(items, list) else ())
+                if isinstance(item, list) and len(item) > 1
+            )
+        return found
 
     async def stop_prompt(self, prompt_id: str) -> None:
         """Take the prompt out of the worker's queue, or interrupt it when it runs."""
@@ -92,24 +125,25 @@ class ComfyClient:
                 max_msg_size=SOCKET_MESSAGE_LIMIT,
             ) as socket:
                 yield socket
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except FOREIGN_ERRORS as error:
             raise self._unreachable(error) from error
 
-    async def _get_json(self, path: str) -> Any:
-        content = await self._get(path)
+    async def _get_json(self, path: str, timeout: aiohttp.ClientTimeout = CALL_TIMEOUT) -> Any:
+        content = await self._get(path, timeout)
         try:
-            return msgspec.json.decode(content)
-        except (msgspec.DecodeError, RecursionError) as error:
+            return decode_reply(content)
+        except WorkerProtocolError as error:
             raise WorkerProtocolError(f"{self.endpoint}{path} did not answer JSON.") from error
 
-    async def _get(self, path: str) -> bytes:
-        async with self._call("GET", path) as response:
+    async def _get(self, path: str, timeout: aiohttp.ClientTimeout = CALL_TIMEOUT) -> bytes:
+        async with self._call("GET", path, timeout=timeout) as response:
             if response.status != 200:
                 raise WorkerProtocolError(f"{self.endpoint}{path} answered {response.status}.")
             return await self._read(response)
 
     async def _post(self, path: str, body: Mapping[str, Any]) -> None:
-        async with self._call("POST", path, data=msgspec.json.encode(body)) as response:
+        data = msgspec.json.encode(body)
+        async with self._call("POST", path, data=data, timeout=self._quick) as response:
             if response.status >= 400:
                 raise WorkerProtocolError(f"{self.endpoint}{path} answered {response.status}.")
 
@@ -143,7 +177,7 @@ class ComfyClient:
                 allow_redirects=False,
             ) as response:
                 yield response
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except FOREIGN_ERRORS as error:
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: BaseException) -> WorkerUnreachable:
@@ -156,11 +190,22 @@ def _why(error: BaseException) -> str:
     return str(error) or ("it took too long" if isinstance(error, TimeoutError) else "line broke")
 
 
-def _decode_or_none(content: bytes) -> Any:
+def _rejection(content: bytes) -> dict[str, Any] | None:
+    """ComfyUI's refusal of a graph, or None when it is something else."""
     try:
-        return msgspec.json.decode(content)
-    except (msgspec.DecodeError, RecursionError):
+        reply = decode_reply(content)
+    except WorkerProtocolError:
         return None
+    is_refusal = isinstance(reply, dict) and ("error" in reply or "node_errors" in reply)
+    return reply if is_refusal else None
+
+
+def _bounded(reply: dict[str, Any]) -> dict[str, Any]:
+    """The reply for the job's error, unless it is too long to keep with it."""
+    content = msgspec.json.encode(reply)
+    if len(content) <= REPLY_KEPT:
+        return reply
+    return {"cut": content[:REPLY_KEPT].decode(errors="replace")}
 
 
 def _rejection_message(reply: Mapping[str, Any]) -> str:

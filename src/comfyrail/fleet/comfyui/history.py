@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from comfyrail.fleet.comfyui.decoding import shorten
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerFile:
@@ -83,8 +85,8 @@ def _files(outputs: object) -> Iterator[WorkerFile]:
 def read_failure(data: Mapping[str, Any]) -> NodeFailure:
     """The data of an execution_error."""
     return NodeFailure(
-        node_id=str(data.get("node_id")),
-        node_type=str(data.get("node_type")),
-        exception_type=str(data.get("exception_type")),
-        message=str(data.get("exception_message")).strip(),
+        node_id=shorten(str(data.get("node_id")), 200),
+        node_type=shorten(str(data.get("node_type")), 200),
+        exception_type=shorten(str(data.get("exception_type")), 200),
+        message=shorten(str(data.get("exception_message")).strip()),
     )

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
+from comfyrail.errors import WorkerProtocolError
+from comfyrail.fleet.comfyui.decoding import decode_reply
 from comfyrail.fleet.comfyui.history import NodeFailure, read_failure
 
 
@@ -71,14 +71,13 @@ Message = (
 )
 
 _NOTED = frozenset({"execution_start", "execution_success", "execution_interrupted"})
-_decode = msgspec.json.Decoder().decode
 
 
 def parse_message(text: str) -> Message | None:
     """Read a text message; None for those that say nothing about a prompt."""
     try:
-        raw = _decode(text)
-    except (msgspec.DecodeError, RecursionError):
+        raw = decode_reply(text)
+    except WorkerProtocolError:
         return None
     if not isinstance(raw, dict) or not isinstance(raw.get("data"), dict):
         return None
@@ -94,7 +93,9 @@ def _read(kind: str, prompt_id: str, data: Mapping[str, Any]) -> Message | None:
     shown_node = data.get("display_node") or data.get("node")
     match kind:
         case "execution_cached":
-            message = NodesCached(prompt_id, tuple(str(node) for node in data.get("nodes") or ()))
+            nodes = data.get("nodes")
+            known = nodes if isinstance(nodes, list) else ()
+            message = NodesCached(prompt_id, tuple(str(node) for node in known))
         case "executing" if data.get("node") is None:
             message = PromptEnded(prompt_id)
         case "executing":
@@ -126,4 +127,7 @@ def _read_node(entry: Mapping[str, Any]) -> NodeProgress:
 
 def _number(data: Mapping[str, Any], key: str) -> float:
     value = data.get(key)
-    return float(value) if isinstance(value, int | float) else 0.0
+    try:
+        return float(value) if isinstance(value, int | float) else 0.0
+    except OverflowError:
+        return 0.0

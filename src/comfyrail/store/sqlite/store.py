@@ -124,6 +124,10 @@ class SqliteStore:
 
         return await self._writer.write(cancel)
 
+    async def is_cancel_requested(self, job_id: JobId) -> bool:
+        row = await self._readers.read(lambda snapshot: snapshot.one("get_job", job_id=job_id))
+        return row is not None and bool(row["cancel_requested"])
+
     async def start_attempts(
         self, assignments: Sequence[Assignment], owner: str, lease_seconds: float
     ) -> Sequence[Attempt]:
@@ -138,7 +142,9 @@ class SqliteStore:
     ) -> Sequence[Attempt]:
         def adopt(tx: Transaction) -> list[Attempt]:
             adopted = []
-            for row in tx.all("find_orphans_of_worker", worker_id=worker_id, now=tx.now):
+            for row in tx.all(
+                "find_orphans_of_worker", worker_id=worker_id, owner=owner, now=tx.now
+            ):
                 token = new_attempt_token()
                 tx.run(
                     "adopt_attempt",
@@ -191,9 +197,13 @@ class SqliteStore:
 
     async def expire_leases(self) -> Sequence[JobId]:
         def expire(tx: Transaction) -> list[JobId]:
-            lost = Lost("its lease ran out", counted=True)
+            # One that no server owned since the last restart says nothing about the job.
             return [
-                transitions.finish(tx, AttemptToken(row["token"]), lost).id
+                transitions.finish(
+                    tx,
+                    AttemptToken(row["token"]),
+                    Lost("its lease ran out", counted=row["owner"] is not None),
+                ).id
                 for row in tx.all("find_expired", now=tx.now)
             ]
 

@@ -27,9 +27,9 @@ def enqueue(tx: Transaction, job: NewJob) -> int | None:
         timeout_seconds=job.timeout_seconds,
         expected_seconds=job.expected_seconds,
         submitted_at=job.submitted_at,
-        total_nodes=len(job.prompt),
+        total_nodes=job.node_count,
     )
-    tx.run("insert_prompt", job_id=job.id, prompt=encode(job.prompt))
+    tx.run("insert_prompt", job_id=job.id, prompt=job.prompt)
     position = position_of(tx, job.rank, job.id)
     append_event(
         tx,

@@ -1,6 +1,7 @@
 """One thread writes; whatever waits while a commit is under way shares the next one."""
 
 import asyncio
+import contextlib
 import queue
 import sqlite3
 import threading
@@ -98,31 +99,45 @@ class Writer:
                     stopping = True
                     break
                 group.append(following)
-            self._commit(group)
+            try:
+                self._commit(group)
+            except Exception as error:  # noqa: BLE001 - the thread must outlive every fault
+                self._roll_back()
+                self._fail(group, error)
             self._loop.call_soon_threadsafe(self._deliver, group)
 
     def _commit(self, group: list[_Write]) -> None:
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             clean = all(self._apply(write) for write in group)
-            self._connection.execute("COMMIT" if clean else "ROLLBACK")
+            if clean:
+                self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._roll_back()
             self._fail(group, error)
             return
-        if not clean and len(group) > 1:
+        if not clean:
+            self._roll_back()
+            self._repeat_one_by_one(group)
+
+    def _repeat_one_by_one(self, group: list[_Write]) -> None:
+        """After a rollback: the operation that failed must not cost the others anything."""
+        if len(group) > 1:
             for write in group:
                 write.error, write.topics = None, set()
                 self._commit([write])
+        elif isinstance(group[0].error, sqlite3.OperationalError):
+            self._fail(group, group[0].error)
 
     def _apply(self, write: _Write) -> bool:
-        """Run one operation; False when it failed after it had begun to write."""
+        """Run one operation; False when it failed in a way that needs a rollback."""
         before = self._connection.total_changes
         transaction = Transaction(self._connection, self._clock.now())
         try:
             write.result = write.operation(transaction)
-        except sqlite3.OperationalError:
-            raise
+        except sqlite3.OperationalError as error:
+            write.error = error
+            return False
         except Exception as error:  # noqa: BLE001 - handed to the caller, whatever it is
             write.error = error
             return self._connection.total_changes == before
@@ -130,10 +145,11 @@ class Writer:
         return True
 
     def _roll_back(self) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+        with contextlib.suppress(sqlite3.Error):  # some errors have rolled back already
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
 
-    def _fail(self, group: list[_Write], error: sqlite3.Error) -> None:
+    def _fail(self, group: list[_Write], error: Exception) -> None:
         for write in group:
             write.topics = set()
             write.error = StoreUnavailable(

@@ -1,1 +1,1 @@
-SELECT token FROM attempts WHERE state = 'running' AND lease_expires_at < :now;
+SELECT token, owner FROM attempts WHERE state = 'running' AND lease_expires_at < :now;
