@@ -16,14 +16,14 @@ from comfyrail.fleet.drivers.static import StaticHost
 from comfyrail.fleet.fleet import Fleet
 from comfyrail.fleet.session import SessionTimes
 from comfyrail.fleet.worker import WorkerContext
-from comfyrail.ids import JobId, TenantId, WorkerId, new_job_id
+from comfyrail.ids import JobId, TenantId, WorkerId, new_attempt_token, new_job_id
 from comfyrail.jobs.job import Job, NewJob
 from comfyrail.jobs.states import JobState
 from comfyrail.jobs.workers import WorkerStatus
 from comfyrail.notifications.streams import follow_events
 from comfyrail.results.blobs import LocalBlobStore
 from comfyrail.scheduling.scheduler import Scheduler
-from comfyrail.store.interface import Store, WorkerRecord
+from comfyrail.store.interface import Assignment, Store, WorkerRecord
 from comfyrail.store.sqlite.store import open_sqlite_store
 from tests.fleet.scripted_worker import GRAPH, Script, ScriptedWorker
 
@@ -340,16 +340,17 @@ async def test_worker_that_is_no_comfyui_is_unhealthy_and_says_why(house: House)
         assert "404" in (house.fleet.view(WorkerId("odd")).error or "")
 
 
-async def test_cancel_right_after_the_start_is_not_lost(house: House) -> None:
+async def test_cancel_between_the_start_and_the_session_is_not_lost(house: House) -> None:
     async with playing(silent) as worker:
         worker.obeys_interrupts = True
+        job_id = await house.submit()
+        assignment = Assignment(job_id, WorkerId("w1"), new_attempt_token())
+        attempts = await house.store.start_attempts([assignment], "me", 15)
+        await house.store.request_cancel(TENANT, job_id)
         await house.add(worker)
         await house.until(house.fleet.free_workers)
-        for _ in range(25):
-            job_id = await house.submit()
-            await house.in_state(job_id, JobState.PROCESSING, pause=0)
-            await house.store.request_cancel(TENANT, job_id)
-            assert (await house.ended(job_id)).state is JobState.CANCELLED
+        await house.fleet.start(attempts)
+        assert (await house.ended(job_id)).state is JobState.CANCELLED
 
 
 @pytest.mark.parametrize(
