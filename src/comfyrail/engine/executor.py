@@ -199,7 +199,7 @@ class _Run:
             node_id=node.id,
             node_type=node.definition.name,
             exception_type=full_type_name(error),
-            message=str(error),
+            message=_message_of(error),
             traceback=traceback.format_tb(error.__traceback__),
             inputs={name: [_short_text(value) for value in slot] for name, slot in inputs.items()},
             executed=tuple(self._executed),
@@ -212,6 +212,13 @@ def full_type_name(error: BaseException) -> str:
     """The error's class with its module, which is left out for Python's own."""
     kind = type(error)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+def _message_of(error: Exception) -> str:
+    """Python's own MemoryError says nothing."""
+    if isinstance(error, MemoryError) and not str(error):
+        return "The worker has not enough memory for this node. Use smaller or fewer images."
+    return str(error)
 
 
 def _short_text(value: Any) -> Any:

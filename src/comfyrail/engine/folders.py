@@ -49,10 +49,12 @@ def split_annotation(name: str, default: FolderKind) -> tuple[str, FolderKind]:
 
 def path_inside(root: Path, *parts: str) -> Path | None:
     """`parts` joined to `root`, or None where that is outside of it, also through a link."""
-    if any("\0" in part for part in parts):
+    try:
+        real_root = os.path.realpath(root)
+        real = os.path.realpath(root.joinpath(*parts))
+    except ValueError:
+        # NUL, or half of a surrogate pair: no file can have such a name.
         return None
-    real_root = os.path.realpath(root)
-    real = os.path.realpath(root.joinpath(*parts))
     if real != real_root and not real.startswith(real_root.rstrip(os.sep) + os.sep):
         return None
     return Path(real)

@@ -12,7 +12,8 @@ def invoke_node(
 ) -> CachedResult:
     """Run the node once for each item of its longest input; shorter ones repeat their last item.
 
-    A node that takes lists runs once, with all items. `fixed` is given to every call as it is. The arrays in the result are read-only.
+    A node that takes lists runs once, with all items. `fixed` is given to every call as it is.
+    The arrays in the result are read-only.
     """
     results = [
         _read_result(definition, definition.function(**call, **fixed))

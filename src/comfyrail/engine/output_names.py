@@ -9,6 +9,8 @@ from typing import NamedTuple
 from comfyrail.clock import Instant
 from comfyrail.engine.folders import path_inside
 
+MOST_COUNTERS = 10_000
+
 
 class SavedFile(NamedTuple):
     filename: str
@@ -29,6 +31,8 @@ class OutputNames:
         folder, stem = _split_prefix(root, prefix)
         counted = (str(folder), stem.casefold())
         if counted not in self._last_used:
+            if len(self._last_used) >= MOST_COUNTERS:
+                self._last_used.clear()
             folder.mkdir(parents=True, exist_ok=True)
             self._last_used[counted] = _highest_number(folder, stem)
         while True:

@@ -43,7 +43,7 @@ def describe_node(definition: NodeDefinition, folders: Folders) -> dict[str, Any
     sections: dict[str, Mapping[str, Any]] = {
         "required": _with_listed_choices(definition, folders),
         "optional": definition.optional,
-        "hidden": definition.hidden,
+        "hidden": _hidden_inputs(definition),
     }
     shown = {name: dict(ports) for name, ports in sections.items() if ports or name == "required"}
     entry: dict[str, Any] = {
@@ -68,6 +68,12 @@ def describe_node(definition: NodeDefinition, folders: Folders) -> dict[str, Any
     elif definition.deprecated:
         entry["deprecated"] = True
     return entry
+
+
+def _hidden_inputs(definition: NodeDefinition) -> Mapping[str, Any]:
+    if definition.schema == "v3":
+        return {name: [kind] for name, kind in definition.hidden.items()}
+    return definition.hidden
 
 
 def _fallback_display_name(definition: NodeDefinition) -> str | None:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from comfyrail.engine.allocation import check_room_for
 from comfyrail.engine.pixels import FloatArray, to_floats, to_picture
 
 RESAMPLING_METHODS = ("nearest-exact", "bilinear", "area", "bicubic", "lanczos")
@@ -20,10 +21,13 @@ Indices: TypeAlias = npt.NDArray[np.intp]
 _CUBIC_A = np.float32(-0.75)
 _HALF = np.float32(0.5)
 _STRIP_ROWS = 64
+_LARGEST_AT_ONCE = 128
+"""Width and height together, up to which torch makes masks bilinear along both axes at once."""
 
 
 def resize(image: FloatArray, width: int, height: int, method: str) -> FloatArray:
     """The image at another size; `method` is one of RESAMPLING_METHODS."""
+    check_room_for((image.shape[0], height, width, image.shape[3]))
     return _METHODS[method](image, width, height)
 
 
@@ -57,6 +61,8 @@ def _nearest_indices(old: int, new: int) -> Indices:
 
 
 def _bilinear(image: FloatArray, width: int, height: int) -> FloatArray:
+    if image.shape[-1] == 1 and width + height > _LARGEST_AT_ONCE:
+        return _bilinear_by_axes(image, width, height)
     left, right, to_right = _linear_steps(image.shape[2], width)
     top, bottom, to_bottom = _linear_steps(image.shape[1], height)
     result = np.empty((image.shape[0], height, width, image.shape[3]), np.float32)
@@ -69,6 +75,16 @@ def _bilinear(image: FloatArray, width: int, height: int) -> FloatArray:
         mixed = _fused(rows_below[:, :, left], down * back, mixed)
         result[:, strip] = _fused(rows_below[:, :, right], down * across, mixed)
     return result
+
+
+def _bilinear_by_axes(image: FloatArray, width: int, height: int) -> FloatArray:
+    """As torch does it with one channel and a large result: all columns first, then the rows."""
+    left, right, to_right = _linear_steps(image.shape[2], width)
+    top, bottom, to_bottom = _linear_steps(image.shape[1], height)
+    across, down = to_right[:, None], to_bottom[:, None, None]
+    back, up = np.float32(1) - across, np.float32(1) - down
+    rows = _fused(image[:, :, left], back, image[:, :, right] * across)
+    return _fused(rows[:, top], up, rows[:, bottom] * down)
 
 
 def _linear_steps(old: int, new: int) -> tuple[Indices, Indices, FloatArray]:
@@ -112,7 +128,8 @@ def _cubic_steps(old: int, new: int) -> tuple[Indices, FloatArray]:
 
 
 def _cubic_near(x: FloatArray) -> FloatArray:
-    return ((_CUBIC_A + np.float32(2)) * x - (_CUBIC_A + np.float32(3))) * x * x + np.float32(1)
+    inner = _fused(x, _CUBIC_A + np.float32(2), -(_CUBIC_A + np.float32(3)))
+    return inner * x * x + np.float32(1)
 
 
 def _cubic_far(x: FloatArray) -> FloatArray:

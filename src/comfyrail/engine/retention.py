@@ -61,4 +61,5 @@ def _files_by_age(*roots: Path) -> list[Path]:
     found = [
         Path(parent, name) for root in roots for parent, _, names in os.walk(root) for name in names
     ]
-    return sorted(found, key=lambda path: path.stat().st_mtime_ns)
+    # Not of what a link leads to, which may be nothing.
+    return sorted(found, key=lambda path: path.lstat().st_mtime_ns)

@@ -1,6 +1,7 @@
 """The nodes that come with the engine."""
 
 from comfyrail.engine.builtin import (
+    animations,
     batches,
     compositing,
     files,
@@ -27,6 +28,7 @@ def builtin_registry() -> NodeRegistry:
     """A new registry with all built-in nodes."""
     modules = (
         files,
+        animations,
         images,
         scaling,
         fitting,

@@ -54,9 +54,7 @@ def repeat_image_batch(image: FloatArray, amount: int) -> FloatArray:
     schema="v3",
     takes_lists=True,
 )
-def rebatch_images(
-    images: list[FloatArray], batch_size: list[int]
-) -> tuple[list[FloatArray]]:
+def rebatch_images(images: list[FloatArray], batch_size: list[int]) -> tuple[list[FloatArray]]:
     """All images of a list of batches, in batches of this size; the last may have fewer."""
     singles = [image[index : index + 1] for image in images for index in range(len(image))]
     size = batch_size[0]

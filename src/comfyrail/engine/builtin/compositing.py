@@ -1,6 +1,7 @@
 """Nodes that lay one image over another, or an image on a larger ground."""
 
 import numpy as np
+import numpy.typing as npt
 
 from comfyrail.engine.allocation import check_room_for
 from comfyrail.engine.builtin.images import LARGEST_SIDE
@@ -98,7 +99,7 @@ def pad_image_for_outpaint(
     return padded, mask[None]
 
 
-def _distances(length: int, before: int, after: int) -> np.typing.NDArray[np.int64]:
+def _distances(length: int, before: int, after: int) -> npt.NDArray[np.int64]:
     """How far each line is from the nearer side that something was added to."""
     steps = np.arange(length)
     unreached = np.full(length, np.iinfo(np.int64).max)
@@ -106,7 +107,7 @@ def _distances(length: int, before: int, after: int) -> np.typing.NDArray[np.int
 
 
 def _fading(
-    down: np.typing.NDArray[np.int64], across: np.typing.NDArray[np.int64], feathering: int
+    down: npt.NDArray[np.int64], across: npt.NDArray[np.int64], feathering: int
 ) -> FloatArray:
     if feathering == 0 or 2 * feathering >= min(len(down), len(across)):
         return np.zeros((len(down), len(across)), np.float32)

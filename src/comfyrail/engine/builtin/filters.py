@@ -13,8 +13,10 @@ from comfyrail.workflow.catalog import OutputPort
 
 _SHARPEN_FACTOR = 10
 _HALF = np.float32(0.5)
-_RED, _GREEN, _BLUE = np.float32(0.299), np.float32(0.587), np.float32(0.114)
-_TO_BLUE, _TO_RED = np.float32(0.564), np.float32(0.713)
+_RED, _GREEN, _BLUE = 0.299, 0.587, 0.114
+_TO_BLUE, _TO_RED = 0.564, 0.713
+_GREEN_OF_RED = np.float32(_RED / _TO_RED / _GREEN)
+_GREEN_OF_BLUE = np.float32(_BLUE / _TO_BLUE / _GREEN)
 
 Filter = Callable[[FloatArray, int], FloatArray]
 
@@ -90,9 +92,9 @@ def morph_image(image: FloatArray, operation: str, kernel_size: int) -> FloatArr
 def rgb_to_yuv(image: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Luminance and the two differences of colour (those of YCbCr), each as a grey image."""
     red, green, blue = image[..., 0], image[..., 1], image[..., 2]
-    luminance = _RED * red + _GREEN * green + _BLUE * blue
-    to_blue = (blue - luminance) * _TO_BLUE + _HALF
-    to_red = (red - luminance) * _TO_RED + _HALF
+    luminance = np.float32(_RED) * red + np.float32(_GREEN) * green + np.float32(_BLUE) * blue
+    to_blue = (blue - luminance) * np.float32(_TO_BLUE) + _HALF
+    to_red = (red - luminance) * np.float32(_TO_RED) + _HALF
     return _as_grey(luminance), _as_grey(to_blue), _as_grey(to_red)
 
 
@@ -109,10 +111,12 @@ def _as_grey(values: FloatArray) -> FloatArray:
 )
 def yuv_to_rgb(Y: FloatArray, U: FloatArray, V: FloatArray) -> FloatArray:  # noqa: N803 - ComfyUI's names
     luminance, to_blue, to_red = (each.mean(axis=-1) for each in (Y, U, V))
-    red = luminance + (to_red - _HALF) / _TO_RED
-    blue = luminance + (to_blue - _HALF) / _TO_BLUE
-    green = (luminance - _RED * red - _BLUE * blue) / _GREEN
-    return np.clip(np.stack((red, green, blue), axis=-1), 0, 1)
+    to_blue, to_red = to_blue - _HALF, to_red - _HALF
+    red = luminance + to_red * np.float32(1 / _TO_RED)
+    green = luminance - to_red * _GREEN_OF_RED - to_blue * _GREEN_OF_BLUE
+    blue = luminance + to_blue * np.float32(1 / _TO_BLUE)
+    image: FloatArray = np.clip(np.stack((red, green, blue), axis=-1), 0, 1)
+    return image
 
 
 NODES = (sharpen_image, morph_image, rgb_to_yuv, yuv_to_rgb)

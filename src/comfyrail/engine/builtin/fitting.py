@@ -58,9 +58,7 @@ def scale_to_total_pixels(
     category="image/upscaling",
     schema="v3",
 )
-def scale_to_max_dimension(
-    image: FloatArray, upscale_method: str, largest_size: int
-) -> FloatArray:
+def scale_to_max_dimension(image: FloatArray, upscale_method: str, largest_size: int) -> FloatArray:
     """The longer side gets this length."""
     height, width = image.shape[1:3]
     if height > width:

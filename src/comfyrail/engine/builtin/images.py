@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from comfyrail.engine.allocation import check_room_for
 from comfyrail.engine.definition import node
 from comfyrail.engine.pixels import FloatArray
 
@@ -23,6 +24,7 @@ LARGEST_SIDE = 16384
     category="image",
 )
 def empty_image(width: int, height: int, batch_size: int, color: int) -> FloatArray:
+    check_room_for((batch_size, height, width, 3))
     channels = np.array([color >> 16 & 0xFF, color >> 8 & 0xFF, color & 0xFF], np.float32)
     image = np.empty((batch_size, height, width, 3), np.float32)
     image[...] = channels / np.float32(255)

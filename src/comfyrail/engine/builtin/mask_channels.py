@@ -81,7 +81,8 @@ def colour_to_mask(image: FloatArray, color: int) -> FloatArray:
     """Set where the image has exactly this colour, at 8 bits."""
     pixels = np.round(np.clip(image, 0, 1) * np.float32(255)).astype(np.uint8)
     colour = (color >> 16 & 0xFF, color >> 8 & 0xFF, color & 0xFF)
-    return np.all(pixels[..., :3] == colour, axis=-1).astype(np.float32)
+    mask: FloatArray = np.all(pixels[..., :3] == colour, axis=-1).astype(np.float32)
+    return mask
 
 
 @node(

@@ -1,8 +1,10 @@
 """Nodes that make and change masks [B,H,W]; results as ComfyUI's."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from comfyrail.engine.allocation import check_room_for
 from comfyrail.engine.builtin.images import LARGEST_SIDE
@@ -11,7 +13,7 @@ from comfyrail.engine.morphology import grow
 from comfyrail.engine.pixels import FloatArray
 
 _CATEGORY = "mask"
-_MASK = ("MASK", {})
+_MASK: tuple[str, dict[str, Any]] = ("MASK", {})
 _SIDE = ("INT", {"default": 512, "min": 1, "max": LARGEST_SIDE, "step": 1})
 _PLACE = ("INT", {"default": 0, "min": 0, "max": LARGEST_SIDE, "step": 1})
 _ONE = np.float32(1)
@@ -114,9 +116,9 @@ def grow_mask(mask: FloatArray, expand: int, tapered_corners: bool) -> FloatArra
     return grow(mask, expand, diagonally=not tapered_corners)
 
 
-def _as_bits(mask: FloatArray) -> np.typing.NDArray[np.bool_]:
+def _as_bits(mask: FloatArray) -> npt.NDArray[np.bool_]:
     """What counts as set: values that round up, where a half rounds down."""
-    bits: np.typing.NDArray[np.bool_] = np.round(mask).astype(np.bool_)
+    bits: npt.NDArray[np.bool_] = np.round(mask).astype(np.bool_)
     return bits
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from comfyrail.engine.allocation import check_room_for
 from comfyrail.engine.blurring import blur
 from comfyrail.engine.builtin.images import LARGEST_SIDE
 from comfyrail.engine.context import NodeContext
@@ -72,6 +73,7 @@ def batch_images(image1: FloatArray, image2: FloatArray) -> FloatArray:
     second = _with_channels(image2, channels)
     if first.shape[1:3] != second.shape[1:3]:
         second = resize_cropped(second, first.shape[2], first.shape[1], "bilinear")
+    check_room_for((len(first) + len(second), *first.shape[1:]))
     return np.concatenate((first, second), axis=0)
 
 

@@ -65,9 +65,9 @@ def _destination_over(on: Layers) -> Composed:
 
 def _overlay(on: Layers) -> Composed:
     dark = _TWO * on.source * on.destination
-    bright = on.source_alpha * on.destination_alpha - _TWO * (
-        on.destination_alpha - on.source
-    ) * (on.source_alpha - on.destination)
+    bright = on.source_alpha * on.destination_alpha - _TWO * (on.destination_alpha - on.source) * (
+        on.source_alpha - on.destination
+    )
     is_dark = _TWO * on.destination < on.destination_alpha
     return np.where(is_dark, dark, bright), _joint_alpha(on)
 

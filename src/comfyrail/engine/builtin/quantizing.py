@@ -26,9 +26,7 @@ DITHERINGS = ("none", "floyd-steinberg", *_BAYER_ORDERS)
     category="image/postprocessing",
     schema="v3",
 )
-def quantize_image(
-    image: FloatArray, colors: int, dither: str, context: NodeContext
-) -> FloatArray:
+def quantize_image(image: FloatArray, colors: int, dither: str, context: NodeContext) -> FloatArray:
     """Each image of a batch with a palette of its own."""
     quantized = []
     for index, each in enumerate(image):

@@ -18,6 +18,7 @@ _FLAGS = {
 }
 _MODES = ("First Match", "All Matches", "First Group", "All Groups")
 
+
 def _flags(*, case_insensitive: bool, multiline: bool, dotall: bool) -> int:
     flags = re.IGNORECASE if case_insensitive else re.NOFLAG
     flags |= re.MULTILINE if multiline else re.NOFLAG
@@ -103,7 +104,7 @@ def _first_of_findall(matches: list[Groups]) -> list[str]:
 
 def _pick_group(index: int) -> Callable[[list[Groups]], list[str]]:
     def pick(matches: list[Groups]) -> list[str]:
-        groups = [found[index] for found in matches if 1 < len(found) and index < len(found)]
+        groups = [found[index] for found in matches if len(found) > 1 and index < len(found)]
         if None in groups:
             raise ValueError(f"Group {index} took no part in match {groups.index(None) + 1}.")
         return [group for group in groups if group is not None]
