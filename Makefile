@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test check format test-comfyui clean
+.PHONY: help install run test check format test-comfyui bench clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,6 +37,9 @@ format: $(INSTALLED) ## Format the sources
 test-comfyui: $(INSTALLED) ## Run the tests against a real ComfyUI (installed once, outside the repo)
 	$(BIN)/python tests/comfyui_peer/install.py
 	$(BIN)/python -m pytest -m comfyui
+
+bench: $(INSTALLED) ## Measure the hot paths beside their peers (by hand, on a quiet machine)
+	$(BIN)/python -m bench $(BENCH)
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

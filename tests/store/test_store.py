@@ -31,7 +31,7 @@ from comfyrail.jobs.job import Attempt, NewJob, NewOutput, Progress
 from comfyrail.jobs.outcome import Cancelled, Completed, Failed, Lost
 from comfyrail.jobs.priority import queue_rank
 from comfyrail.jobs.states import JobState
-from comfyrail.store.interface import POSITION_LIMIT, Assignment, Store, WorkerRecord
+from comfyrail.store.interface import SUBMIT_POSITION_LIMIT, Assignment, Store, WorkerRecord
 from comfyrail.store.signals import QUEUE, cancel_topic, job_topic
 from comfyrail.store.sqlite.store import open_sqlite_store
 
@@ -133,11 +133,14 @@ async def test_head_goes_on_behind_the_last_one_seen(store: Store, clock: Manual
     assert len({job.id for job in [*first, *rest]}) == 5
 
 
-async def test_position_far_back_in_the_queue_is_none(store: Store, clock: ManualClock) -> None:
-    jobs = [new_job(clock) for _ in range(POSITION_LIMIT + 1)]
+async def test_position_far_back_in_the_queue_is_counted_when_asked_for(
+    store: Store, clock: ManualClock
+) -> None:
+    jobs = [new_job(clock) for _ in range(SUBMIT_POSITION_LIMIT + 1)]
     places = await asyncio.gather(*(store.add_job(job) for job in jobs))
-    assert places[POSITION_LIMIT - 1] == POSITION_LIMIT
-    assert places[POSITION_LIMIT] is None
+    assert places[SUBMIT_POSITION_LIMIT - 1] == SUBMIT_POSITION_LIMIT
+    assert places[SUBMIT_POSITION_LIMIT] is None
+    assert await store.queue_position(jobs[-1].id) == SUBMIT_POSITION_LIMIT + 1
 
 
 async def test_job_of_another_tenant_does_not_exist(store: Store, clock: ManualClock) -> None:

@@ -78,7 +78,7 @@ class ExecutionResult(msgspec.Struct, kw_only=True):
 
 
 class Execution(msgspec.Struct, kw_only=True):
-    """A job. `queue_position` while queued (null beyond the first 1000), `result` at the end."""
+    """A job. `queue_position` while queued (null beyond the first 10,000), `result` at the end."""
 
     execution_id: str
     status: str

@@ -14,8 +14,11 @@ from comfyrail.store.signals import Signals
 
 DEFAULT_LEASE_SECONDS = 15.0
 
-POSITION_LIMIT = 1000
+POSITION_LIMIT = 10_000
 """Positions are counted exactly up to here; further back a job's position is None."""
+
+SUBMIT_POSITION_LIMIT = 100
+"""The same at submission, where counting is on the hot path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,10 @@ class Store(Protocol):
     # Jobs
 
     async def add_job(self, job: NewJob) -> int | None:
-        """Put a job on disk with its first event; return its place in the queue from 1."""
+        """Put a job on disk with its first event.
+
+        Return its place in the queue from 1, or None beyond SUBMIT_POSITION_LIMIT.
+        """
         ...
 
     async def get_job(self, tenant: TenantId, job_id: JobId) -> Job:

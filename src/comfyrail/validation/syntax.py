@@ -26,18 +26,20 @@ def check_syntax(workflow: Workflow, catalog: NodeCatalog) -> Iterator[Finding]:
                 details={"class_type": node.class_type[:200], "nearest": near},
             )
             continue
-        for port in node_type.inputs.values():
-            if port.name in node.inputs:
-                yield from _check_literal(node, port, suggestions)
+        for name, value in node.inputs.items():
+            port = node_type.inputs.get(name)
+            # A link is for the semantic stage; a file name only the worker can judge.
+            if port is None or isinstance(value, list) or port.takes_upload:
+                continue
+            fault = fit_value(port, unwrap(value))
+            if isinstance(fault, ValueFault):
+                yield _describe_fault(node, port, fault, suggestions)
 
 
-def _check_literal(node: Node, port: InputPort, suggestions: Suggestions) -> Iterator[Finding]:
+def _describe_fault(
+    node: Node, port: InputPort, fault: ValueFault, suggestions: Suggestions
+) -> Finding:
     value = node.inputs[port.name]
-    if isinstance(value, list) or port.takes_upload:
-        return  # a link is for the semantic stage; a file name only the worker can judge
-    fault = fit_value(port, unwrap(value))
-    if not isinstance(fault, ValueFault):
-        return
     where = f"Node '{node.id}' ({node.class_type}), input '{port.name}'"
     choices = [str(choice) for choice in port.choices or ()]
     near = suggestions.near(value, choices) if choices and isinstance(value, str) else []
@@ -48,7 +50,7 @@ def _check_literal(node: Node, port: InputPort, suggestions: Suggestions) -> Ite
         "value_bigger_than_max": f"{got} is bigger than the maximum {port.maximum}.",
         "value_not_in_list": f"{got} is none of the {len(choices)} choices." + did_you_mean(near),
     }
-    yield Finding(
+    return Finding(
         "syntax",
         "error",
         "SCHEMA_VALIDATION_ERROR",

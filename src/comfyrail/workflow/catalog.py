@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 COMBO = "COMBO"
+UPLOAD_FLAGS = ("image_upload", "video_upload", "audio_upload")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +20,8 @@ class InputPort:
     minimum: float | None = None
     maximum: float | None = None
     spec: tuple[Any, ...] = ()
-
-    @property
-    def takes_upload(self) -> bool:
-        """Whether the value names a file in the worker's input folder (choices: a sample)."""
-        options = self.spec[1] if len(self.spec) > 1 else {}
-        return isinstance(options, Mapping) and any(
-            options.get(flag) for flag in ("image_upload", "video_upload", "audio_upload")
-        )
+    takes_upload: bool = False
+    """The value names a file in the worker's input folder: the choices are a sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +123,7 @@ def read_input_port(name: str, spec: object, *, required: bool) -> InputPort:
         minimum=_number(options.get("min")),
         maximum=_number(options.get("max")),
         spec=parts,
+        takes_upload=any(options.get(flag) for flag in UPLOAD_FLAGS),
     )
 
 

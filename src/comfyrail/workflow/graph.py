@@ -123,29 +123,52 @@ def parse_workflow(raw: object) -> Workflow:
         raise MalformedWorkflow(
             f"A workflow is a JSON object of nodes, not {_kind(raw)}.", details={"path": ""}
         )
-    metadata: Mapping[str, Any] = {}
-    entries: Mapping[str, Any] = raw
-    if isinstance(raw.get("nodes"), list):
-        raise MalformedWorkflow(EDITOR_FORMAT_ADVICE, details={"path": "nodes"})
-    if isinstance(raw.get("nodes"), Mapping) and "class_type" not in raw["nodes"]:
-        metadata = {key: value for key, value in raw.items() if key != "nodes"}
-        entries = raw["nodes"]
-    if not entries:
-        raise MalformedWorkflow("The workflow has no nodes.", details={"path": ""})
+    entries, metadata = _open_envelope(raw)
     findings: list[dict[str, Any]] = []
     nodes: dict[str, Node] = {}
     for node_id, entry in entries.items():
+        if _is_plain(entry):
+            nodes[node_id] = _read_node(node_id, entry)
+            continue
         faults = list(_faults_of_entry(str(node_id), entry))
         findings.extend(faults)
         if not faults:
             nodes[node_id] = _read_node(node_id, entry)
     for node in nodes.values():
-        findings.extend(_faults_of_transforms(node, nodes))
+        if node.transforms:
+            findings.extend(_faults_of_transforms(node, nodes))
     if findings:
         first = findings[0]["message"]
         more = f" And {len(findings) - 1} more: see the findings." if len(findings) > 1 else ""
         raise MalformedWorkflow(first + more, findings=findings)
     return Workflow(nodes, metadata)
+
+
+def _open_envelope(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The nodes, and what stands beside them in an envelope `{"nodes": {...}}`."""
+    inner = raw.get("nodes")
+    if isinstance(inner, list):
+        raise MalformedWorkflow(EDITOR_FORMAT_ADVICE, details={"path": "nodes"})
+    entries, metadata = raw, {}
+    if isinstance(inner, Mapping) and "class_type" not in inner:
+        entries = inner
+        metadata = {key: value for key, value in raw.items() if key != "nodes"}
+    if not entries:
+        raise MalformedWorkflow("The workflow has no nodes.", details={"path": ""})
+    return entries, metadata
+
+
+def _is_plain(entry: object) -> bool:
+    """Whether a node is as nearly all are: right, and without anything that needs a closer look."""
+    if type(entry) is not dict:
+        return False
+    meta = entry.get("_meta")
+    return (
+        type(entry.get("class_type")) is str
+        and entry["class_type"] != ""
+        and type(entry.get("inputs")) is dict
+        and (meta is None or (type(meta) is dict and "transforms" not in meta))
+    )
 
 
 def _read_node(node_id: str, entry: Mapping[str, Any]) -> Node:

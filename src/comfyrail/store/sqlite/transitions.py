@@ -10,7 +10,7 @@ from comfyrail.jobs.events import EVENT_OF_STATE, EventType, NewEvent
 from comfyrail.jobs.job import Attempt, Job, NewJob
 from comfyrail.jobs.outcome import Conclusion, Lost, Outcome, conclude
 from comfyrail.jobs.states import JobState, check_transition
-from comfyrail.store.interface import POSITION_LIMIT, Assignment
+from comfyrail.store.interface import SUBMIT_POSITION_LIMIT, Assignment
 from comfyrail.store.signals import QUEUE, cancel_topic, job_topic
 from comfyrail.store.sqlite.rows import encode, encode_names, output_values, read_attempt, read_job
 from comfyrail.store.sqlite.writer import Transaction
@@ -41,9 +41,10 @@ def enqueue(tx: Transaction, job: NewJob) -> int | None:
 
 
 def position_of(tx: Transaction, rank: int, job_id: JobId) -> int | None:
-    row = tx.one("count_ahead", rank=rank, job_id=job_id, limit=POSITION_LIMIT)
+    limit = SUBMIT_POSITION_LIMIT
+    row = tx.one("count_ahead", rank=rank, job_id=job_id, limit=limit)
     ahead: int = row["ahead"] if row else 0
-    return ahead + 1 if ahead < POSITION_LIMIT else None
+    return ahead + 1 if ahead < limit else None
 
 
 def start(
