@@ -229,3 +229,16 @@ def test_four_channels_are_saved_with_their_alpha(engine: Engine, folders: Folde
         "4": save("3"),
     }
     assert len(files_shown(engine.run(prompt, ["4"]))) == 2
+
+
+@pytest.mark.parametrize("key", ["日本", "", "x" * 80, "a\x00b"])
+def test_a_key_that_png_cannot_hold_does_not_cost_the_picture(
+    key: str, engine: Engine, folders: Folders
+) -> None:
+    prompt = {"1": empty_image(), "2": save("1")}
+    extra = {key: 1, "workflow": {"id": 7}}
+    (item,) = files_shown(engine.run(prompt, ["2"], extra_pnginfo=extra))
+    with Image.open(folders.output / item["filename"]) as picture:
+        picture.load()
+        assert json.loads(picture.info["workflow"]) == {"id": 7}
+        assert key not in picture.info

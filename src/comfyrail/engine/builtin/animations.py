@@ -1,8 +1,6 @@
 """Nodes that save the images of a batch as one animation."""
 
 import io
-import json
-from collections.abc import Mapping
 from typing import Any
 
 from PIL import Image
@@ -10,6 +8,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from comfyrail.engine.context import NodeContext
 from comfyrail.engine.definition import NodeResult, node
+from comfyrail.engine.embedded_texts import embedded_texts
 from comfyrail.engine.output_names import fill_in_tokens
 from comfyrail.engine.pixels import FloatArray, to_picture
 
@@ -49,7 +48,7 @@ def save_animated_webp(
     context: NodeContext,
 ) -> NodeResult:
     exif = Image.Exif()
-    for index, (key, text) in enumerate(_texts(prompt, extra_pnginfo).items()):
+    for index, (key, text) in enumerate(embedded_texts(prompt, extra_pnginfo).items()):
         exif[_MODEL_TAG - index] = f"{key}:{text}"
     content = _encode(
         images,
@@ -88,7 +87,7 @@ def save_animated_png(
     context: NodeContext,
 ) -> NodeResult:
     info = PngInfo()
-    for key, text in _texts(prompt, extra_pnginfo).items():
+    for key, text in embedded_texts(prompt, extra_pnginfo).items():
         # ComfyUI's own kind of chunk, behind the frames: readers of animations look no further.
         info.add(b"comf", f"{key}\0{text}".encode("latin-1", "replace"), after_idat=True)
     content = _encode(
@@ -123,13 +122,6 @@ def _save(
     file = context.output_names.save(context.folders.output, filled, content, suffix)
     shown = {"filename": file.filename, "subfolder": file.subfolder, "type": "output"}
     return NodeResult(ui={"images": [shown], "animated": [animated]})
-
-
-def _texts(prompt: Any, extra_pnginfo: Any) -> dict[str, str]:
-    texts = {} if prompt is None else {"prompt": json.dumps(prompt)}
-    if isinstance(extra_pnginfo, Mapping):
-        texts |= {str(key): json.dumps(value) for key, value in extra_pnginfo.items()}
-    return texts
 
 
 NODES = (save_animated_webp, save_animated_png)

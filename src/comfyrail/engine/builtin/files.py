@@ -1,6 +1,5 @@
 """Nodes that read and write image files."""
 
-import json
 import os
 import secrets
 import string
@@ -13,6 +12,7 @@ from PIL import Image, ImageOps, ImageSequence
 
 from comfyrail.engine.context import NodeContext
 from comfyrail.engine.definition import InputCheck, Literals, NodeResult, node
+from comfyrail.engine.embedded_texts import embedded_texts
 from comfyrail.engine.file_hash import content_hash
 from comfyrail.engine.folders import Folders
 from comfyrail.engine.output_names import fill_in_tokens
@@ -119,7 +119,7 @@ def save_image(
         images,
         filename_prefix,
         kind="output",
-        texts=_texts(prompt, extra_pnginfo),
+        texts=embedded_texts(prompt, extra_pnginfo),
         compress_level=4,
         context=context,
     )
@@ -140,7 +140,7 @@ def preview_image(
         images,
         _TEMP_PREFIX,
         kind="temp",
-        texts=_texts(prompt, extra_pnginfo),
+        texts=embedded_texts(prompt, extra_pnginfo),
         compress_level=1,
         context=context,
     )
@@ -166,13 +166,6 @@ def _save(
         file = context.output_names.save(root, name, content)
         saved.append({"filename": file.filename, "subfolder": file.subfolder, "type": kind})
     return NodeResult(ui={"images": saved})
-
-
-def _texts(prompt: Any, extra_pnginfo: Any) -> dict[str, str]:
-    texts = {} if prompt is None else {"prompt": json.dumps(prompt)}
-    if isinstance(extra_pnginfo, Mapping):
-        texts |= {str(key): json.dumps(value) for key, value in extra_pnginfo.items()}
-    return texts
 
 
 NODES = (load_image, save_image, preview_image)

@@ -13,10 +13,11 @@ from comfyrail.engine.registry import NodeRegistry
 from comfyrail.engine.retention import OutputRetention
 from comfyrail.engine.server.features import LARGEST_BODY
 from comfyrail.engine.server.file_routes import FileRoutes
-from comfyrail.engine.server.history import DEFAULT_HISTORY_SIZE
+from comfyrail.engine.server.history import DEFAULT_HISTORY_BYTES, DEFAULT_HISTORY_SIZE
 from comfyrail.engine.server.info_routes import InfoRoutes
 from comfyrail.engine.server.job_routes import JobRoutes
 from comfyrail.engine.server.middleware import explain_malformed, guard_origin
+from comfyrail.engine.server.prompt_queue import DEFAULT_WAITING_BYTES
 from comfyrail.engine.server.prompt_routes import PromptRoutes
 from comfyrail.engine.server.socket_route import SocketRoute
 from comfyrail.engine.server.worker import Worker
@@ -30,6 +31,8 @@ def create_worker(
     registry: NodeRegistry | None = None,
     cache_bytes: int = DEFAULT_CACHE_BYTES,
     history_size: int = DEFAULT_HISTORY_SIZE,
+    history_bytes: int = DEFAULT_HISTORY_BYTES,
+    waiting_bytes: int = DEFAULT_WAITING_BYTES,
     keep_outputs: int | None = None,
     clock: Clock | None = None,
 ) -> Worker:
@@ -37,7 +40,13 @@ def create_worker(
     clock = clock or SystemClock()
     executor = Executor(registry or builtin_registry(), folders, MemoryCache(cache_bytes), clock)
     retention = None if keep_outputs is None else OutputRetention(folders, keep_outputs, clock)
-    return Worker(executor, retention=retention, history_size=history_size)
+    return Worker(
+        executor,
+        retention=retention,
+        history_size=history_size,
+        history_bytes=history_bytes,
+        waiting_bytes=waiting_bytes,
+    )
 
 
 def create_app(worker: Worker) -> web.Application:

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from comfyrail.engine.events import (
     Event,
     ExecutionFailed,
@@ -24,10 +26,13 @@ class ExecutionDone:
     """The last report about an execution: the thread is free again."""
 
 
+log = structlog.get_logger(__name__)
+
 MOST_REPORTS_AT_ONCE = 256
 
 Report = Event | ExecutionDone
 ReportSink = Callable[[Sequence[Report]], None]
+RequestReader = Callable[[], ExecutionRequest]
 
 
 class Outbox:
@@ -62,7 +67,11 @@ class Outbox:
             count = min(len(self._waiting), MOST_REPORTS_AT_ONCE)
             reports = [self._waiting.popleft() for _ in range(count)]
             self._handing_over = bool(self._waiting)
-        self._deliver(reports)
+        try:
+            self._deliver(reports)
+        except Exception:
+            # Whoever takes them is at fault; if nothing came after, the worker would be mute.
+            log.exception("reports_lost", count=count)
         if self._handing_over:
             self._loop.call_soon(self._hand_over)
 
@@ -79,8 +88,9 @@ class ExecutionThread:
     def start(self) -> None:
         self._thread.start()
 
-    def execute(self, request: ExecutionRequest, interrupt: Interrupt, outbox: Outbox) -> None:
-        self._work.put(lambda: self._execute(request, interrupt, outbox))
+    def execute(self, read: RequestReader, interrupt: Interrupt, outbox: Outbox) -> None:
+        """`read` gives the request, in the thread: to parse a large one takes a while."""
+        self._work.put(lambda: self._execute(read, interrupt, outbox))
 
     def clear_cache(self) -> None:
         """Forget all results, after what was given before."""
@@ -93,17 +103,20 @@ class ExecutionThread:
 
     def _loop(self) -> None:
         while (work := self._work.get()) is not None:
-            work()
+            try:
+                work()
+            except Exception:
+                log.exception("work_between_prompts_failed")
 
-    def _execute(self, request: ExecutionRequest, interrupt: Interrupt, outbox: Outbox) -> None:
+    def _execute(self, read: RequestReader, interrupt: Interrupt, outbox: Outbox) -> None:
         def report(event: Event) -> None:
             if self._retention is not None and isinstance(event, NodeExecuted):
                 self._retention.note(event.ui)
             outbox.put(event)
 
         try:
-            self._executor.run(request, report, interrupt)
-        except Exception as error:  # noqa: BLE001 - the thread must outlive a fault of the engine
+            self._executor.run(read(), report, interrupt)
+        except BaseException as error:  # noqa: BLE001 - the thread outlives even a node that exits
             outbox.put(_engine_failure(error, self._executor))
         outbox.put(ExecutionDone())
         if self._retention is not None:
@@ -118,7 +131,7 @@ def _is_newer_progress(report: Report, waiting: Report) -> bool:
     )
 
 
-def _engine_failure(error: Exception, executor: Executor) -> ExecutionFailed:
+def _engine_failure(error: BaseException, executor: Executor) -> ExecutionFailed:
     return ExecutionFailed(
         node_id="",
         node_type="",

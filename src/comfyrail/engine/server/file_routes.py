@@ -3,10 +3,12 @@
 import asyncio
 import json
 import mimetypes
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from comfyrail.engine.folders import Folders, path_inside, split_annotation
 from comfyrail.engine.server.pictures import make_channel, make_preview, put_mask
@@ -14,6 +16,20 @@ from comfyrail.engine.server.replies import json_reply, refuse
 from comfyrail.engine.server.uploads import store_upload
 from comfyrail.engine.server.worker import Worker
 from comfyrail.errors import MalformedRequest
+
+Wishes = ParamSpec("Wishes")
+Made = TypeVar("Made")
+Form = Mapping[str, str | bytes | bytearray | web.FileField]
+
+FORM_FAULTS = (
+    ValueError,
+    LookupError,
+    TypeError,
+    RuntimeError,
+    AssertionError,
+    HttpProcessingError,
+)
+"""What aiohttp raises, here and there, for a form that is not one."""
 
 ACTIVE_CONTENT = frozenset(
     {
@@ -29,10 +45,14 @@ ACTIVE_CONTENT = frozenset(
 )
 """What a browser would run with this worker's rights; it gets such files as downloads."""
 
+MOST_PICTURES_AT_ONCE = 2
+"""Each may take hundreds of megabytes while it is made."""
+
 
 class FileRoutes:
     def __init__(self, worker: Worker) -> None:
         self._folders = worker.executor.folders
+        self._pictures = asyncio.Semaphore(MOST_PICTURES_AT_ONCE)
 
     def table(self) -> list[web.RouteDef]:
         return [
@@ -53,22 +73,22 @@ class FileRoutes:
         if isinstance(found, int):
             return web.Response(status=found)
         if "preview" in query:
-            made = await asyncio.to_thread(make_preview, found, query["preview"])
+            made = await self._make(make_preview, found, query["preview"])
         elif query.get("channel", "rgba") != "rgba":
-            made = await asyncio.to_thread(make_channel, found, query["channel"])
+            made = await self._make(make_channel, found, query["channel"])
         else:
             return _serve_file(found)
         content, content_type = made
         return web.Response(body=content, content_type=content_type, headers=_headers(found.name))
 
     async def upload_image(self, request: web.Request) -> web.Response:
-        fields = await request.post()
+        fields = await _read_form(request)
         upload = _file_field(fields)
         content = await asyncio.to_thread(upload.file.read)
         return await self._store(fields, upload.filename, content)
 
     async def upload_mask(self, request: web.Request) -> web.Response:
-        fields = await request.post()
+        fields = await _read_form(request)
         upload = _file_field(fields)
         original = _read_reference(fields.get("original_ref"))
         found = await asyncio.to_thread(
@@ -80,21 +100,27 @@ class FileRoutes:
         )
         if isinstance(found, int):
             return web.Response(status=found)
-        content = await asyncio.to_thread(put_mask, found, upload.file)
+        content = await self._make(put_mask, found, upload.file)
         return await self._store(fields, upload.filename, content)
 
-    async def _store(self, fields: Any, filename: str, content: bytes) -> web.Response:
-        kind = fields.get("type") or "input"
-        root = self._folders.of(kind) if isinstance(kind, str) else None
+    async def _make(
+        self, function: Callable[Wishes, Made], *args: Wishes.args, **options: Wishes.kwargs
+    ) -> Made:
+        async with self._pictures:
+            return await asyncio.to_thread(function, *args, **options)
+
+    async def _store(self, fields: Form, filename: str, content: bytes) -> web.Response:
+        kind = _text_field(fields, "type") or "input"
+        root = self._folders.of(kind)
         if root is None:
             return refuse(f"There is no folder of the type {kind!r}. Use input, output or temp.")
         stored = await asyncio.to_thread(
             store_upload,
             root,
-            str(fields.get("subfolder", "")),
+            _text_field(fields, "subfolder"),
             filename,
             content,
-            overwrite=fields.get("overwrite") in ("true", "1"),
+            overwrite=_text_field(fields, "overwrite") in ("true", "1"),
         )
         return json_reply({"name": stored.name, "subfolder": stored.subfolder, "type": kind})
 
@@ -137,7 +163,21 @@ def _headers(filename: str, disposition: str = "") -> dict[str, str]:
     }
 
 
-def _file_field(fields: Any) -> web.FileField:
+async def _read_form(request: web.Request) -> Form:
+    try:
+        return await request.post()
+    except FORM_FAULTS as error:
+        raise MalformedRequest(f"The form cannot be read: {error}") from error
+
+
+def _text_field(fields: Form, name: str) -> str:
+    value = fields.get(name, "")
+    if not isinstance(value, str):
+        raise MalformedRequest(f"The field '{name}' of the form must be a text.")
+    return value
+
+
+def _file_field(fields: Form) -> web.FileField:
     upload = fields.get("image")
     if not isinstance(upload, web.FileField) or not upload.filename:
         raise MalformedRequest("The form has no file in its field 'image'.")

@@ -2,43 +2,70 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+
+from comfyrail.engine.server.job_list import Job
+from comfyrail.engine.server.prompt_queue import OVERHEAD_BYTES
 
 DEFAULT_HISTORY_SIZE = 10_000
+DEFAULT_HISTORY_BYTES = 256 << 20
 
-HistoryEntry = dict[str, Any]
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """`content` is ComfyUI's form as JSON; `job` is what the list of jobs says of it."""
+
+    job: Job
+    content: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.content) + len(self.job.content) + OVERHEAD_BYTES
 
 
 class History:
-    """Entries in ComfyUI's shape by prompt id. Owned by the event loop."""
+    """Entries by prompt id, bounded by count and by bytes. Owned by the event loop."""
 
-    def __init__(self, max_entries: int = DEFAULT_HISTORY_SIZE) -> None:
+    def __init__(
+        self,
+        max_entries: int = DEFAULT_HISTORY_SIZE,
+        max_bytes: int = DEFAULT_HISTORY_BYTES,
+    ) -> None:
         self._max_entries = max_entries
+        self._max_bytes = max_bytes
         self._entries: OrderedDict[str, HistoryEntry] = OrderedDict()
+        self.used_bytes = 0
 
     def add(self, prompt_id: str, entry: HistoryEntry) -> None:
-        self._entries.pop(prompt_id, None)
+        """Keep an entry; the newest one stays however large it is."""
+        self.delete([prompt_id])
         self._entries[prompt_id] = entry
-        while len(self._entries) > self._max_entries:
-            self._entries.popitem(last=False)
+        self.used_bytes += entry.size
+        while len(self._entries) > 1 and self._is_too_much():
+            self.delete([next(iter(self._entries))])
 
     def get(self, prompt_id: str) -> HistoryEntry | None:
         return self._entries.get(prompt_id)
 
-    def page(self, max_items: int | None = None, offset: int | None = None) -> dict[str, Any]:
+    def page(
+        self, max_items: int | None = None, offset: int | None = None
+    ) -> dict[str, HistoryEntry]:
         """`max_items` entries from `offset` on; without an offset, the newest ones."""
         count = len(self._entries)
-        if offset is None or offset < 0:
-            start = 0 if max_items is None else max(0, count - max_items)
-        else:
-            start = offset
-        stop = None if max_items is None else start + max_items
-        return dict(islice(self._entries.items(), start, stop))
+        wanted = count if max_items is None else max(0, min(max_items, count))
+        start = count - wanted if offset is None or offset < 0 else min(offset, count)
+        return dict(islice(self._entries.items(), start, start + wanted))
 
     def delete(self, prompt_ids: Iterable[str]) -> None:
         for prompt_id in prompt_ids:
-            self._entries.pop(prompt_id, None)
+            entry = self._entries.pop(prompt_id, None)
+            if entry is not None:
+                self.used_bytes -= entry.size
 
     def clear(self) -> None:
         self._entries.clear()
+        self.used_bytes = 0
+
+    def _is_too_much(self) -> bool:
+        return len(self._entries) > self._max_entries or self.used_bytes > self._max_bytes

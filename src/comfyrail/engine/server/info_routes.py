@@ -33,7 +33,9 @@ class InfoRoutes:
     async def all_nodes(self, _: web.Request) -> web.Response:
         # Some choices are the files of a folder.
         engine = self._engine
-        return json_reply(await asyncio.to_thread(engine.registry.object_info, engine.folders))
+        return await asyncio.to_thread(
+            lambda: json_reply(engine.registry.object_info(engine.folders))
+        )
 
     async def one_node(self, request: web.Request) -> web.Response:
         definition = self._engine.registry.get(request.match_info["name"])

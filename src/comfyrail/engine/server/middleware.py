@@ -32,6 +32,8 @@ async def explain_malformed(request: web.Request, handler: Handler) -> web.Strea
         return await handler(request)
     except MalformedRequest as error:
         return refuse(error.message)
+    except web.RequestPayloadError as error:
+        return refuse(f"The body cannot be read: {error}")
 
 
 def _is_foreign(origin: str, host: str) -> bool:

@@ -11,18 +11,26 @@ from comfyrail.errors import MalformedRequest
 PREVIEW_FORMATS = ("webp", "jpeg")
 DEFAULT_QUALITY = 90
 WEBP_EFFORT = 1
+LONGEST_QUALITY = 4
 
 
 def make_preview(path: Path, wish: str) -> tuple[bytes, str]:
     """The image as `webp` or `jpeg`, quality after a semicolon: `webp;80`. And its type."""
     wanted, _, quality_text = wish.partition(";")
     image_format = wanted if wanted in PREVIEW_FORMATS else "webp"
-    quality = int(quality_text) if quality_text.isdecimal() else DEFAULT_QUALITY
+    quality = _read_quality(quality_text)
     picture = _open(path)
     if image_format == "jpeg":
         picture = picture.convert("RGB")
-    content = _encode(picture, image_format, quality=min(quality, 100), method=WEBP_EFFORT)
+    content = _encode(picture, image_format, quality=quality, method=WEBP_EFFORT)
     return content, f"image/{image_format}"
+
+
+def _read_quality(text: str) -> int:
+    if not text.isdecimal():
+        return DEFAULT_QUALITY
+    # Python refuses to read thousands of digits.
+    return min(int(text[:LONGEST_QUALITY]), 100)
 
 
 def make_channel(path: Path, channel: str) -> tuple[bytes, str]:
@@ -60,5 +68,8 @@ def _open(source: Path | IO[bytes]) -> Image.Image:
 
 def _encode(picture: Image.Image, image_format: str, **options: int) -> bytes:
     encoded = io.BytesIO()
-    picture.save(encoded, image_format, **options)
+    try:
+        picture.save(encoded, image_format, **options)
+    except (OSError, ValueError) as error:
+        raise MalformedRequest(f"The image cannot be shown as {image_format}: {error}") from error
     return encoded.getvalue()

@@ -16,8 +16,17 @@ from comfyrail.engine.events import (
     NodeStarted,
     Preview,
 )
+from comfyrail.engine.server.history import HistoryEntry
+from comfyrail.engine.server.job_list import ended_job
 from comfyrail.engine.server.prompt_queue import QueuedPrompt
-from comfyrail.engine.server.wire import Message, TextMessage, preview_message, text_message
+from comfyrail.engine.server.wire import (
+    Message,
+    TextMessage,
+    encode_json,
+    object_parts,
+    preview_message,
+    text_message,
+)
 
 Data = dict[str, Any]
 
@@ -81,17 +90,23 @@ class PromptRecord:
         if self._progress is not None:
             yield self._progress
 
-    def history_entry(self) -> Data:
-        return {
-            "prompt": self.item.as_list(),
-            "outputs": self._outputs,
-            "status": {
-                "status_str": "success" if self._succeeded else "error",
-                "completed": self._succeeded,
-                "messages": [[kind, data] for kind, data in self._status],
-            },
-            "meta": {node_id: _meta_of(node_id) for node_id in self._outputs},
+    def history_entry(self) -> HistoryEntry:
+        status = {
+            "status_str": "success" if self._succeeded else "error",
+            "completed": self._succeeded,
+            "messages": [[kind, data] for kind, data in self._status],
         }
+        meta = {node_id: _meta_of(node_id) for node_id in self._outputs}
+        parts = object_parts(
+            [
+                ("prompt", [self.item.listed]),
+                ("outputs", [encode_json(self._outputs)]),
+                ("status", [encode_json(status)]),
+                ("meta", [encode_json(meta)]),
+            ]
+        )
+        job = ended_job(self.item, self._status, self._outputs, succeeded=self._succeeded)
+        return HistoryEntry(job, b"".join(parts))
 
     def _start_node(self, node_id: str) -> Iterator[Message]:
         self._current = node_id

@@ -3,24 +3,29 @@
 import asyncio
 import math
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 from aiohttp import web
 
 from comfyrail.engine.prompt_check import PromptRefused, check_prompt
 from comfyrail.engine.prompt_errors import fault, no_prompt, refusal
-from comfyrail.engine.server.prompt_queue import QueuedPrompt
+from comfyrail.engine.server.prompt_queue import PromptQueue, QueuedPrompt
 from comfyrail.engine.server.replies import (
+    LARGEST_BODY_READ_AT_ONCE,
+    LONGEST_ID,
+    encoded_reply,
     json_reply,
+    long_reply,
     parse_json,
     read_json_object,
     texts_of,
     whole_number,
 )
+from comfyrail.engine.server.wire import list_parts, object_parts
 from comfyrail.engine.server.worker import Worker
 from comfyrail.errors import MalformedRequest
 
-LARGEST_BODY_READ_AT_ONCE = 64 << 10
 SECRET_EXTRA_DATA = ("auth_token_comfy_org", "api_key_comfy_org")
 
 
@@ -55,6 +60,8 @@ class PromptRoutes:
         item, node_errors = read
         if worker.holds(item.prompt_id):
             return json_reply(refusal(_id_in_use(item.prompt_id)), 400)
+        if not worker.queue.has_room_for(item):
+            return json_reply(refusal(_queue_is_full(worker.queue)), 503)
         worker.submit(item)
         return json_reply(
             {"prompt_id": item.prompt_id, "number": item.number, "node_errors": node_errors}
@@ -63,14 +70,18 @@ class PromptRoutes:
     async def count(self, _: web.Request) -> web.Response:
         return json_reply({"exec_info": {"queue_remaining": self._worker.remaining}})
 
-    async def show_queue(self, _: web.Request) -> web.Response:
-        running = self._worker.running
-        return json_reply(
-            {
-                "queue_running": [running.as_list()] if running else [],
-                "queue_pending": [item.as_list() for item in self._worker.queue.in_order()],
-            }
-        )
+    async def show_queue(self, request: web.Request) -> web.StreamResponse:
+        running, waiting = self._worker.running, self._worker.queue.in_order()
+
+        def build() -> Iterator[bytes]:
+            return object_parts(
+                [
+                    ("queue_running", list_parts([running.listed] if running else [])),
+                    ("queue_pending", list_parts(item.listed for item in waiting)),
+                ]
+            )
+
+        return await long_reply(request, build)
 
     async def change_queue(self, request: web.Request) -> web.Response:
         body = await read_json_object(request)
@@ -80,17 +91,22 @@ class PromptRoutes:
             self._worker.delete_pending(texts_of(body["delete"], "delete"))
         return web.Response()
 
-    async def show_history(self, request: web.Request) -> web.Response:
+    async def show_history(self, request: web.Request) -> web.StreamResponse:
         page = self._worker.history.page(
             whole_number(request, "max_items"), whole_number(request, "offset")
         )
-        # Ten thousand entries take a while to write.
-        return await asyncio.to_thread(json_reply, page)
+
+        def build() -> Iterator[bytes]:
+            return object_parts((prompt_id, [entry.content]) for prompt_id, entry in page.items())
+
+        return await long_reply(request, build)
 
     async def show_one(self, request: web.Request) -> web.Response:
         prompt_id = request.match_info["prompt_id"]
         entry = self._worker.history.get(prompt_id)
-        return json_reply({} if entry is None else {prompt_id: entry})
+        if entry is None:
+            return json_reply({})
+        return encoded_reply(b"".join(object_parts([(prompt_id, [entry.content])])))
 
     async def change_history(self, request: web.Request) -> web.Response:
         body = await read_json_object(request)
@@ -122,6 +138,9 @@ class PromptRoutes:
         if not isinstance(data, dict):
             raise MalformedRequest("The body is not a JSON object.")
         number = _read_number(data, count)
+        prompt_id = (
+            _as_id(data["prompt_id"], "prompt_id") if "prompt_id" in data else str(uuid.uuid4())
+        )
         extra_data = _read_extra_data(data, self._worker.executor.clock.now())
         targets = data.get("partial_execution_targets")
         verdict = check_prompt(
@@ -132,14 +151,7 @@ class PromptRoutes:
         )
         if isinstance(verdict, PromptRefused):
             return verdict.body
-        item = QueuedPrompt(
-            number=number,
-            prompt_id=str(data["prompt_id"]) if "prompt_id" in data else str(uuid.uuid4()),
-            prompt=verdict.prompt,
-            extra_data=extra_data,
-            outputs=verdict.outputs,
-            client_id=extra_data.get("client_id"),
-        )
+        item = QueuedPrompt.of(number, prompt_id, verdict.prompt, extra_data, verdict.outputs)
         return item, verdict.node_errors
 
 
@@ -147,10 +159,10 @@ def _read_number(data: dict[str, Any], count: int) -> float:
     if "number" in data:
         try:
             number = float(data["number"])
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise MalformedRequest(f"number must be a number: {error}.") from error
-        if math.isnan(number):
-            raise MalformedRequest("number must be a number, not NaN.")
+        if not math.isfinite(number):
+            raise MalformedRequest(f"number must be a finite number, not {number}.")
         return number
     return -count if data.get("front") else count
 
@@ -163,9 +175,22 @@ def _read_extra_data(data: dict[str, Any], created_at: int) -> dict[str, Any]:
     kept = {key: value for key, value in extra_data.items() if key not in SECRET_EXTRA_DATA}
     client_id = data.get("client_id", kept.get("client_id"))
     if client_id is not None:
-        kept["client_id"] = str(client_id)
+        kept["client_id"] = _as_id(client_id, "client_id")
     kept["create_time"] = created_at
     return kept
+
+
+def _as_id(value: Any, name: str) -> str:
+    """An id is in every message about its prompt: it must not be long."""
+    text = str(value)
+    if len(text) > LONGEST_ID:
+        raise MalformedRequest(f"{name} has {len(text)} characters, {LONGEST_ID} are allowed.")
+    return text
+
+
+def _queue_is_full(queue: PromptQueue) -> dict[str, Any]:
+    message = f"The prompts that wait take {queue.used_bytes} bytes already: the queue is full."
+    return fault("queue_full", message, "Send it again when some of them have run.")
 
 
 def _id_in_use(prompt_id: str) -> dict[str, Any]:

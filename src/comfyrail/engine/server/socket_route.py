@@ -9,11 +9,13 @@ from typing import Any
 from aiohttp import WSMsgType, web
 
 from comfyrail.engine.server.features import FEATURES
+from comfyrail.engine.server.replies import LONGEST_ID, refuse
 from comfyrail.engine.server.sockets import Connection
 from comfyrail.engine.server.wire import text_message
 from comfyrail.engine.server.worker import Worker
 
 HEARTBEAT_SECONDS = 20.0
+LARGEST_MESSAGE = 256 << 10
 
 
 class SocketRoute:
@@ -23,10 +25,16 @@ class SocketRoute:
     def table(self) -> list[web.RouteDef]:
         return [web.get("/ws", self.open)]
 
-    async def open(self, request: web.Request) -> web.WebSocketResponse:
-        socket = web.WebSocketResponse(heartbeat=HEARTBEAT_SECONDS, compress=False)
-        await socket.prepare(request)
+    async def open(self, request: web.Request) -> web.StreamResponse:
+        if self._worker.sockets.is_full:
+            return refuse("Too many clients are connected to this worker. Try again later.", 503)
         client_id = request.query.get("clientId") or uuid.uuid4().hex
+        if len(client_id) > LONGEST_ID:
+            return refuse(f"The clientId must not have more than {LONGEST_ID} characters.")
+        socket = web.WebSocketResponse(
+            heartbeat=HEARTBEAT_SECONDS, compress=False, max_msg_size=LARGEST_MESSAGE
+        )
+        await socket.prepare(request)
         connection = Connection(socket, request.transport)
         sender = asyncio.create_task(connection.send_forever(), name=f"socket {client_id}")
         self._worker.connect(client_id, connection)

@@ -11,6 +11,7 @@ from comfyrail.engine.server.wire import Message, PreviewMessage, TextMessage
 MOST_WAITING_MESSAGES = 100_000
 MOST_WAITING_BYTES = 32 << 20
 CLOSE_SECONDS = 0.5
+MOST_SOCKETS = 512
 
 
 class Connection:
@@ -82,13 +83,22 @@ class SocketHub:
 
     def __init__(self) -> None:
         self._connections: dict[str, set[Connection]] = {}
+        self._count = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Every socket holds a file descriptor: some must be left for requests and files."""
+        return self._count >= MOST_SOCKETS
 
     def add(self, client_id: str, connection: Connection) -> None:
         self._connections.setdefault(client_id, set()).add(connection)
+        self._count += 1
 
     def remove(self, client_id: str, connection: Connection) -> None:
         connections = self._connections.get(client_id, set())
-        connections.discard(connection)
+        if connection in connections:
+            connections.remove(connection)
+            self._count -= 1
         if not connections:
             self._connections.pop(client_id, None)
 

@@ -1,11 +1,15 @@
 """Put an uploaded file where nodes find it, without ever writing over another one by mistake."""
 
+import unicodedata
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
 from comfyrail.engine.folders import path_inside
 from comfyrail.errors import MalformedRequest
+
+_UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
+"""Kinds of characters that no name should have: control, half of a pair, line ends."""
 
 
 class StoredUpload(NamedTuple):
@@ -22,7 +26,7 @@ def store_upload(
     `name (1).png`, unless it may overwrite.
     """
     folder = path_inside(root, subfolder)
-    if folder is None or not _is_plain_name(filename):
+    if folder is None or not _is_plain_name(filename) or not _is_writable(subfolder):
         raise MalformedRequest(f"Cannot store {filename!r} in {subfolder!r}: use plain names.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -61,4 +65,9 @@ def _has_content(path: Path, content: bytes) -> bool:
 
 
 def _is_plain_name(filename: str) -> bool:
-    return filename not in ("", ".", "..") and not any(char in filename for char in "/\\\0")
+    has_letters = filename.strip(". ") != ""
+    return has_letters and not any(char in "/\\" for char in filename) and _is_writable(filename)
+
+
+def _is_writable(text: str) -> bool:
+    return not any(unicodedata.category(char) in _UNWRITABLE for char in text)

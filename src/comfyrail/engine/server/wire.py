@@ -2,17 +2,24 @@
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import numpy as np
 
 PREVIEW = 1
 PREVIEW_WITH_METADATA = 4
 IMAGE_CODES = {"jpeg": 1, "png": 2}
 
-_encoder = msgspec.json.Encoder()
+
+def _to_plain(value: Any) -> Any:
+    """What a node shows may be a number of NumPy, or of a class of the node's own."""
+    return value.item() if isinstance(value, np.generic) else str(value)
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_to_plain)
 
 
 def encode_json(value: Any) -> bytes:
@@ -21,7 +28,35 @@ def encode_json(value: Any) -> bytes:
         return _encoder.encode(value)
     except (OverflowError, UnicodeEncodeError):
         # Integers beyond 64 bits and lone surrogates come from clients' own prompts.
-        return json.dumps(value).encode()
+        return _encode_leniently(value).encode()
+
+
+def list_parts(items: Iterable[bytes]) -> Iterator[bytes]:
+    """A JSON list of what is JSON already."""
+    opening = b"["
+    for item in items:
+        yield opening
+        yield item
+        opening = b","
+    yield b"[]" if opening == b"[" else b"]"
+
+
+def object_parts(members: Iterable[tuple[str, Iterable[bytes]]]) -> Iterator[bytes]:
+    """A JSON object of values that are JSON already, each in parts."""
+    opening = b"{"
+    for key, value in members:
+        yield b"%b%b:" % (opening, encode_json(key))
+        yield from value
+        opening = b","
+    yield b"{}" if opening == b"{" else b"}"
+
+
+def _encode_leniently(value: Any) -> str:
+    try:
+        return json.dumps(value, allow_nan=False, default=_to_plain)
+    except ValueError:
+        with_constants = json.dumps(value, default=_to_plain)
+        return json.dumps(json.loads(with_constants, parse_constant=lambda _: None))
 
 
 @dataclass(frozen=True, slots=True)

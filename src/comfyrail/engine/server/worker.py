@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import structlog
+
 from comfyrail.engine.executor import Executor
 from comfyrail.engine.interrupt import Interrupt
 from comfyrail.engine.retention import OutputRetention
@@ -13,12 +15,14 @@ from comfyrail.engine.server.execution_thread import (
     Outbox,
     Report,
 )
-from comfyrail.engine.server.history import DEFAULT_HISTORY_SIZE, History
+from comfyrail.engine.server.history import DEFAULT_HISTORY_BYTES, DEFAULT_HISTORY_SIZE, History
 from comfyrail.engine.server.missed_ends import MissedEnds
-from comfyrail.engine.server.prompt_queue import PromptQueue, QueuedPrompt
+from comfyrail.engine.server.prompt_queue import DEFAULT_WAITING_BYTES, PromptQueue, QueuedPrompt
 from comfyrail.engine.server.prompt_record import PromptRecord
 from comfyrail.engine.server.sockets import Connection, SocketHub
 from comfyrail.engine.server.wire import TextMessage, text_message
+
+log = structlog.get_logger(__name__)
 
 STOP_SECONDS = 2.0
 
@@ -32,10 +36,12 @@ class Worker:
         *,
         retention: OutputRetention | None = None,
         history_size: int = DEFAULT_HISTORY_SIZE,
+        history_bytes: int = DEFAULT_HISTORY_BYTES,
+        waiting_bytes: int = DEFAULT_WAITING_BYTES,
     ) -> None:
         self.executor = executor
-        self.queue = PromptQueue()
-        self.history = History(history_size)
+        self.queue = PromptQueue(waiting_bytes)
+        self.history = History(history_size, history_bytes)
         self.sockets = SocketHub()
         self._missed = MissedEnds()
         self._thread = ExecutionThread(executor, retention)
@@ -119,17 +125,28 @@ class Worker:
         interrupt = Interrupt()
         self._running = (PromptRecord(item), interrupt)
         self._announce_status()
-        self._thread.execute(item.request(), interrupt, self._outbox)
+        self._thread.execute(item.request, interrupt, self._outbox)
 
     def _take_reports(self, reports: Sequence[Report]) -> None:
         for report in reports:
-            if self._running is None:
-                return
-            record = self._running[0]
-            if isinstance(report, ExecutionDone):
+            try:
+                self._take_report(report)
+            except Exception:
+                # Those behind it must come through, above all the one that ends the prompt.
+                log.exception("report_lost", report=type(report).__name__)
+
+    def _take_report(self, report: Report) -> None:
+        if self._running is None:
+            return
+        record = self._running[0]
+        if isinstance(report, ExecutionDone):
+            try:
                 self._finish(record)
-            else:
-                self.sockets.send(record.item.client_id, list(record.apply(report)))
+            finally:
+                self._running = None
+                self._run_next()
+        else:
+            self.sockets.send(record.item.client_id, list(record.apply(report)))
 
     def _finish(self, record: PromptRecord) -> None:
         item = record.item
@@ -140,7 +157,6 @@ class Worker:
             self._missed.keep(item.client_id, record.closing_messages())
         else:
             self.sockets.send(item.client_id, [record.end_message()])
-        self._run_next()
 
     def _announce_status(self) -> None:
         self.sockets.broadcast(self._status_message())
