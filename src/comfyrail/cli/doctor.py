@@ -9,12 +9,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
+from rich.text import Text
 
 from comfyrail import __version__
 from comfyrail.bootstrap.settings import load_settings
 from comfyrail.cli.exits import FAILED, call_server
-from comfyrail.client import ComfyrailClient, Worker
+from comfyrail.cli.terminal import out, plain, say
+from comfyrail.client import (
+    ComfyrailClient,
+    InvalidAddress,
+    RequestFailed,
+    ServerUnreachable,
+    UnexpectedReply,
+    Worker,
+)
 
 LEAST_SQLITE = (3, 37, 0)  # the first with STRICT tables
 LEAST_FREE_BYTES = 1 << 30
@@ -30,14 +38,13 @@ class Check:
 
 def examine(data: Path | None, server: str) -> None:
     """Print every check; exit 1 when one found a fault. A server that is not up is no fault."""
-    console = Console(highlight=False)
     checks = [*machine_checks(), *folder_checks(load_settings(data=data).data), engine_check()]
     checks += call_server(server_checks(server))
     for check in checks:
-        mark = "[green]ok[/]  " if check.is_right else "[red]BAD[/] "
-        console.print(f"{mark} {check.name}: {check.found}", soft_wrap=True)
+        mark = Text("ok  ", "green") if check.is_right else Text("BAD ", "red")
+        say(mark, f"{check.name}: {check.found}")
         if not check.is_right:
-            console.print(f"     {check.advice}", markup=False, soft_wrap=True)
+            out.print(f"     {plain(check.advice)}", soft_wrap=True)
     if not all(check.is_right for check in checks):
         sys.exit(FAILED)
 
@@ -55,7 +62,7 @@ def machine_checks() -> Iterator[Check]:
 
 def folder_checks(data: Path) -> Iterator[Check]:
     existing = data.absolute()
-    while not existing.exists():
+    while not os.path.exists(existing):  # noqa: PTH110 - Path.exists raises for some names
         existing = existing.parent
     yield Check(
         "Data folder",
@@ -81,6 +88,13 @@ def engine_check() -> Check:
 
 
 async def server_checks(server: str) -> list[Check]:
+    try:
+        return await _server_checks(server)
+    except (InvalidAddress, RequestFailed, ServerUnreachable, UnexpectedReply) as error:
+        return [Check("Server", False, f"{error}.", "Choose another one with --server.")]
+
+
+async def _server_checks(server: str) -> list[Check]:
     async with ComfyrailClient(server) as client:
         if not await client.is_alive():
             return [Check("Server", True, f"none answers at {server}")]

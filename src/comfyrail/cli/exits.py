@@ -5,9 +5,16 @@ import sys
 from collections.abc import Coroutine
 from typing import Any, NoReturn, TypeVar
 
-from rich.console import Console
+from rich.text import Text
 
-from comfyrail.client import RequestFailed, ServerUnreachable
+from comfyrail.cli.terminal import errors, plain
+from comfyrail.client import (
+    InvalidAddress,
+    InvalidRequest,
+    RequestFailed,
+    ServerUnreachable,
+    UnexpectedReply,
+)
 
 FAILED = 1
 WRONG_USE = 2
@@ -16,11 +23,9 @@ INTERRUPTED = 130
 
 Result = TypeVar("Result")
 
-errors = Console(stderr=True, highlight=False)
-
 
 def explain_and_exit(message: str, code: int) -> NoReturn:
-    errors.print(f"[bold red]Error:[/] {_plain(message)}", soft_wrap=True)
+    errors.print(Text.assemble(("Error:", "bold red"), " ", plain(message)), soft_wrap=True)
     sys.exit(code)
 
 
@@ -30,10 +35,10 @@ def call_server(work: Coroutine[Any, Any, Result]) -> Result:
         return asyncio.run(work)
     except ServerUnreachable as error:
         explain_and_exit(f"{error}. Start a server with: comfyrail serve", CANNOT_START)
+    except (InvalidAddress, UnexpectedReply) as error:
+        explain_and_exit(f"{error}.", CANNOT_START)
+    except InvalidRequest as error:
+        explain_and_exit(f"{error}.", WRONG_USE)
     except RequestFailed as error:
         findings = [str(finding.get("message")) for finding in error.findings]
         explain_and_exit("\n       ".join(findings) or str(error), WRONG_USE)
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", r"\[")

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 from comfyrail.cli.exits import call_server
+from comfyrail.cli.terminal import line, out, plain, say
 from comfyrail.client import ComfyrailClient, Execution, Worker
-
-console = Console(highlight=False)
 
 COLOURS = {
     "completed": "green",
@@ -31,11 +31,12 @@ def show_jobs(server: str, status: str | None, limit: int) -> None:
 
     jobs = call_server(ask())
     if not jobs:
-        console.print("No jobs. Submit one with: comfyrail run FILE --server " + server)
+        say(f"No jobs. Submit one with: comfyrail run FILE --server {server}")
         return
     table = _table("Job", "Status", "Progress", "Priority", "Submitted", "Took", "Worker")
     for job in jobs:
-        table.add_row(
+        _add_row(
+            table,
             job.execution_id,
             _coloured(job.status),
             f"{job.progress:.0%}",
@@ -62,9 +63,9 @@ def cancel_job(server: str, job_id: str) -> None:
 
     job = call_server(ask())
     if job.is_final:
-        console.print(f"{job.execution_id} is {_coloured(job.status)}.")
+        say(job.execution_id, "is", _coloured(job.status).append("."))
     else:
-        console.print(f"{job.execution_id} is being stopped on {job.worker_id}.")
+        say(f"{job.execution_id} is being stopped on {job.worker_id}.")
 
 
 def show_workers(server: str) -> None:
@@ -75,7 +76,8 @@ def show_workers(server: str) -> None:
     table = _table("Worker", "Status", "Driver", "Address", "Device", "Node types", "Running")
     troubles = []
     for worker in call_server(ask()):
-        table.add_row(
+        _add_row(
+            table,
             worker.worker_id,
             _coloured(worker.status),
             worker.driver,
@@ -88,7 +90,7 @@ def show_workers(server: str) -> None:
             troubles.append(f"{worker.worker_id}: {worker.error}")
     _print_table(table)
     for trouble in troubles:
-        console.print(trouble, markup=False, style="yellow", soft_wrap=True)
+        out.print(Text(plain(trouble), "yellow"), soft_wrap=True)
 
 
 def add_worker(server: str, url: str) -> None:
@@ -97,7 +99,7 @@ def add_worker(server: str, url: str) -> None:
             return await client.add_worker(url)
 
     worker = call_server(ask())
-    console.print(f"Added {worker.endpoint or url} as {worker.worker_id}.")
+    say(f"Added {worker.endpoint or url} as {worker.worker_id}.")
 
 
 def remove_worker(server: str, worker_id: str) -> None:
@@ -106,7 +108,7 @@ def remove_worker(server: str, worker_id: str) -> None:
             await client.remove_worker(worker_id)
 
     call_server(ask())
-    console.print(f"Removed {worker_id}.")
+    say(f"Removed {worker_id}.")
 
 
 def _table(*columns: str) -> Table:
@@ -117,27 +119,38 @@ def _table(*columns: str) -> Table:
     return table
 
 
+def _add_row(table: Table, *cells: str | Text) -> None:
+    """Text as cells: rich reads its own markup in plain strings."""
+    table.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell)) for cell in cells))
+
+
 def _print_table(table: Table) -> None:
     unlimited = Console(highlight=False, width=10_000)
     needed = Measurement.get(unlimited, unlimited.options, table).maximum
-    Console(highlight=False, width=max(needed, console.width)).print(table)
+    Console(highlight=False, width=max(needed, out.width)).print(table)
 
 
 def _describe(job: Execution, server: str) -> None:
-    console.print(f"Job       {job.execution_id}")
-    console.print(f"Status    {_coloured(job.status)} ({job.progress:.0%})")
-    console.print(f"Nodes     {job.completed_nodes} of {job.total_nodes}")
-    console.print(f"Attempts  {job.attempts}, last on {job.worker_id or 'none'}")
+    rows: list[tuple[str, str | Text]] = [
+        ("Job", job.execution_id),
+        ("Status", _coloured(job.status).append(f" ({job.progress:.0%})")),
+        ("Nodes", f"{job.completed_nodes} of {job.total_nodes}"),
+        ("Attempts", f"{job.attempts}, last on {job.worker_id or 'none'}"),
+    ]
     if job.queue_position is not None:
-        console.print(f"Position  {job.queue_position}")
+        rows.append(("Position", str(job.queue_position)))
     if job.error is not None:
-        console.print(f"Error     {job.error.message}", markup=False, soft_wrap=True)
-    for output in job.result.outputs if job.result else ():
-        console.print(f"Output    {output.filename}  {server}{output.url}", soft_wrap=True)
+        rows.append(("Error", Text(plain(job.error.message))))
+    rows += [
+        ("Output", Text(f"{line(output.filename)}  {line(server + output.url)}"))
+        for output in (job.result.outputs if job.result else ())
+    ]
+    for name, value in rows:
+        say(Text(f"{name:<9}"), value)
 
 
-def _coloured(status: str) -> str:
-    return f"[{COLOURS.get(status, 'white')}]{status}[/]"
+def _coloured(status: str) -> Text:
+    return Text(line(status), COLOURS.get(status, "white"))
 
 
 def _ago(moment: datetime) -> str:

@@ -1,18 +1,22 @@
 """`comfyrail`: one command, a subcommand for each thing to do.
 
 Exit codes: 0 done, 1 the job failed or a check found a fault, 2 wrong use or a workflow that
-cannot run, 3 the server cannot be reached or cannot start, 130 interrupted.
+cannot run, 3 the server cannot be reached or cannot start, 129, 130 and 143 ended by a signal.
 """
 
-import sys
-from pathlib import Path
-from typing import Annotated
+from comfyrail.cli.signals import quiet_interrupts
 
-import typer
+with quiet_interrupts():
+    import sys
+    from pathlib import Path
+    from typing import Annotated
 
-from comfyrail import __version__
-from comfyrail.cli.exits import CANNOT_START, explain_and_exit
-from comfyrail.errors import ConfigurationError
+    import typer
+
+    from comfyrail import __version__
+    from comfyrail.cli.exits import CANNOT_START, INTERRUPTED, explain_and_exit
+    from comfyrail.cli.terminal import accept_any_text
+    from comfyrail.errors import ConfigurationError
 
 app = typer.Typer(
     help="Run ComfyUI workflows for many users on a fleet of workers.",
@@ -38,11 +42,12 @@ DEFAULT_SERVER = "http://127.0.0.1:8080"
 def main() -> None:
     """Run a command; errors that are ours become a sentence and an exit code."""
     try:
+        accept_any_text()
         app()
     except ConfigurationError as error:
         explain_and_exit(error.message, CANNOT_START)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
 
 
 def _show_version(wanted: bool) -> None:

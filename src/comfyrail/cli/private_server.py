@@ -20,7 +20,8 @@ READY_POLL_SECONDS = 0.05
 @contextlib.asynccontextmanager
 async def private_server(workers: int = 1) -> AsyncIterator[str]:
     """Start a server and wait until it can run a job; its URL."""
-    with tempfile.TemporaryDirectory(prefix="comfyrail-run-") as folder:
+    # A worker that was killed with its server may still write as the folder goes.
+    with tempfile.TemporaryDirectory(prefix="comfyrail-run-", ignore_cleanup_errors=True) as folder:
         log_path = Path(folder) / "server.log"
         with log_path.open("wb") as log_file:
             # fmt: off
@@ -54,14 +55,23 @@ async def _wait_ready(process: Process, log_path: Path) -> str:
 
 
 async def _stop(process: Process) -> None:
+    """In order if there is time; at once when the run itself is cancelled meanwhile."""
     with contextlib.suppress(ProcessLookupError):
         process.terminate()
     try:
         async with asyncio.timeout(STOP_LIMIT_SECONDS):
             await process.communicate()
     except TimeoutError:
+        await _kill(process)
+    except asyncio.CancelledError:
+        await _kill(process)
+        raise
+
+
+async def _kill(process: Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
         process.kill()
-        await process.wait()
+    await process.wait()
 
 
 def _tail(path: Path) -> str:

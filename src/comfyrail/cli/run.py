@@ -2,22 +2,34 @@
 
 import asyncio
 import contextlib
-import json
-import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from comfyrail.cli.exits import FAILED, INTERRUPTED, WRONG_USE, call_server, explain_and_exit
+from comfyrail.cli.exits import CANNOT_START, FAILED, WRONG_USE, call_server, explain_and_exit
 from comfyrail.cli.private_server import private_server
-from comfyrail.client import ComfyrailClient, Event, Execution, Output
+from comfyrail.cli.results import create_file, print_path, results_folder
+from comfyrail.cli.signals import Stopper, stop_on_signals
+from comfyrail.cli.terminal import errors, line, plain
+from comfyrail.cli.workflow_file import read_setting, read_workflow
+from comfyrail.client import (
+    ComfyrailClient,
+    Event,
+    Execution,
+    Output,
+    RequestFailed,
+    ServerUnreachable,
+    UnexpectedReply,
+)
 
-console = Console(stderr=True, highlight=False)
+ASKED_CANCEL_SECONDS = 10.0
+LAST_CANCEL_SECONDS = 2.0
+PRIVATE_PATIENCE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,82 +44,142 @@ class RunRequest:
 
 def run_workflow(request: RunRequest) -> None:
     """Do it and exit with the code that says how it ended."""
-    workflow = _read_workflow(request.file)
-    parameters = dict(_read_setting(text) for text in request.settings)
-    _check_folder(request.output)
-    job, interrupted = call_server(_run(request, workflow, parameters))
-    if job.status == "completed":
-        return
-    message = job.error.message if job.error else f"The job was {job.status}."
-    explain_and_exit(message, INTERRUPTED if interrupted else FAILED)
+    workflow = read_workflow(request.file)
+    parameters = dict(read_setting(text) for text in request.settings)
+    sys.exit(call_server(_run_until_signal(request, workflow, parameters)))
 
 
-async def _run(
+async def _run_until_signal(
     request: RunRequest, workflow: dict[str, Any], parameters: dict[str, Any]
-) -> tuple[Execution, bool]:
-    """The job at its end, and whether the user interrupted it."""
-    async with _server(request.server) as server, ComfyrailClient(server) as client:
-        job_id = await client.execute(
-            workflow, parameters, priority=request.priority, timeout=request.timeout
-        )
-        with _stop_on_interrupt() as interrupted:
-            await _watch(client, job_id, workflow, interrupted)
-        job = await client.execution(job_id)
-        for path in await _fetch(client, job, request.output):
-            Console().print(str(path), markup=False, soft_wrap=True)
-        return job, interrupted.is_set()
-
-
-@contextlib.asynccontextmanager
-async def _server(address: str | None) -> AsyncIterator[str]:
-    if address is not None:
-        yield address
-        return
-    async with private_server() as url:
-        yield url
+) -> int:
+    with stop_on_signals() as stopper:
+        try:
+            with _checked_folder(request.output):
+                return await _Run(request, stopper).do(workflow, parameters)
+        except asyncio.CancelledError:
+            if stopper.exit_code is None:
+                raise
+            return stopper.exit_code
 
 
 @contextlib.contextmanager
-def _stop_on_interrupt() -> Iterator[asyncio.Event]:
-    """Ctrl-C asks the job to stop instead of leaving it behind."""
-    interrupted = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, interrupted.set)
-    try:
-        yield interrupted
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
+def _checked_folder(folder: Path) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(results_folder(folder))
+        except OSError as error:
+            explain_and_exit(f"Results cannot be put in {folder}: {error.strerror}.", WRONG_USE)
+        yield
 
 
-async def _watch(
-    client: ComfyrailClient, job_id: str, workflow: dict[str, Any], interrupted: asyncio.Event
-) -> None:
-    stopper = asyncio.create_task(_cancel_when(client, job_id, interrupted), name="interrupt")
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-    )
-    try:
-        with Progress(*columns, console=console) as bar:
-            task = bar.add_task("Queued", total=1.0)
-            async for event in client.events(job_id):
-                described = _describe(event, workflow)
-                done = event.data.get("progress")
-                bar.update(
-                    task,
-                    description=described,
-                    completed=1.0 if event.type == "execution.completed" else done,
-                )
-    finally:
-        stopper.cancel()
-        await asyncio.gather(stopper, return_exceptions=True)
+class _Run:
+    """One run, on a server that was given or on a private one."""
 
+    def __init__(self, request: RunRequest, stopper: Stopper) -> None:
+        self._request = request
+        self._stopper = stopper
 
-async def _cancel_when(client: ComfyrailClient, job_id: str, interrupted: asyncio.Event) -> None:
-    await interrupted.wait()
-    await client.cancel(job_id)
+    async def do(self, workflow: dict[str, Any], parameters: dict[str, Any]) -> int:
+        """The exit code."""
+        request = self._request
+        # A private server that is gone does not come back.
+        patience = PRIVATE_PATIENCE_SECONDS if request.server is None else None
+        async with (
+            self._server() as server,
+            ComfyrailClient(server, patience=patience) as client,
+        ):
+            self._stopper.hold()
+            job_id = await client.execute(
+                workflow, parameters, priority=request.priority, timeout=request.timeout
+            )
+            try:
+                await self._watch(client, job_id, workflow)
+                self._stopper.let_go()
+                job = await client.execution(job_id)
+                await self._fetch(client, job)
+            except asyncio.CancelledError:
+                await self._leave(client, job_id)
+                raise
+            except ServerUnreachable as error:
+                explain_and_exit(f"{error}. {self._advice(job_id)}", CANNOT_START)
+            return self._end_of(job)
+
+    @contextlib.asynccontextmanager
+    async def _server(self) -> AsyncIterator[str]:
+        if self._request.server is not None:
+            yield self._request.server
+            return
+        async with private_server() as url:
+            yield url
+
+    async def _watch(self, client: ComfyrailClient, job_id: str, workflow: dict[str, Any]) -> None:
+        canceller = asyncio.create_task(self._cancel_when_asked(client, job_id), name="interrupt")
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+        )
+        try:
+            with Progress(*columns, console=errors) as bar:
+                task = bar.add_task("Queued", total=1.0)
+                async for event in client.events(job_id):
+                    bar.update(
+                        task, description=_describe(event, workflow), completed=_share_done(event)
+                    )
+        finally:
+            canceller.cancel()
+            await asyncio.gather(canceller, return_exceptions=True)
+
+    async def _cancel_when_asked(self, client: ComfyrailClient, job_id: str) -> None:
+        await self._stopper.asked.wait()
+        errors.print("Cancelling the job. Ctrl-C again leaves at once.")
+        try:
+            async with asyncio.timeout(ASKED_CANCEL_SECONDS):
+                await client.cancel(job_id)
+        except (TimeoutError, ServerUnreachable, RequestFailed, UnexpectedReply) as error:
+            errors.print(f"It cannot be cancelled: {plain(str(error) or 'no answer')}")
+            self._stopper.end(signal.SIGINT)
+
+    async def _leave(self, client: ComfyrailClient, job_id: str) -> None:
+        """A private server takes the job with it; another is asked to stop it, if it listens."""
+        if self._request.server is None:
+            return
+        if not self._stopper.asked.is_set():
+            with contextlib.suppress(
+                TimeoutError, ServerUnreachable, RequestFailed, UnexpectedReply
+            ):
+                async with asyncio.timeout(LAST_CANCEL_SECONDS):
+                    await client.cancel(job_id)
+                return
+        errors.print(plain(self._advice(job_id)), soft_wrap=True)
+
+    def _advice(self, job_id: str) -> str:
+        if self._request.server is None:
+            return f"The private server is gone, and its job {job_id} with it."
+        return (
+            f"The job {job_id} may go on there. "
+            f"Look at it with: comfyrail jobs show {job_id} --server {self._request.server}"
+        )
+
+    async def _fetch(self, client: ComfyrailClient, job: Execution) -> None:
+        """Save the results; previews only when there is nothing else."""
+        outputs = job.result.outputs if job.result else []
+        for output in [each for each in outputs if not each.temporary] or outputs:
+            try:
+                path = await _save(client, output, self._request.output)
+            except OSError as error:
+                message = f"{output.filename} cannot be saved: {error.strerror or error}."
+                if self._request.server is not None:
+                    message += f" The job is done: {self._advice(job.execution_id)}"
+                explain_and_exit(message, FAILED)
+            print_path(path)
+
+    def _end_of(self, job: Execution) -> int:
+        if job.status != "completed":
+            message = job.error.message if job.error else f"The job was {job.status}."
+            explain_and_exit(message, self._stopper.exit_code or FAILED)
+        return 0
 
 
 def _describe(event: Event, workflow: dict[str, Any]) -> str | None:
@@ -115,74 +187,34 @@ def _describe(event: Event, workflow: dict[str, Any]) -> str | None:
         case "execution.queued":
             place = event.data.get("queue_position")
             again = " again" if event.data.get("reason") == "retrying" else ""
-            return f"Queued{again}" + (f", place {place}" if place else "")
+            return f"Queued{again}" + (line(f", place {place}") if place else "")
         case "execution.started":
-            return f"Running on {event.data.get('worker_id')}"
+            return line(f"Running on {event.data.get('worker_id')}")
         case "execution.node_started":
             node = workflow.get(str(event.data.get("node_id")))
             meta = node.get("_meta") if isinstance(node, dict) else None
             title = meta.get("title") if isinstance(meta, dict) else None
-            return str(title or event.data.get("node_type"))
+            return line(str(title or event.data.get("node_type")))
         case "execution.completed" | "execution.failed" | "execution.cancelled":
             return event.type.removeprefix("execution.").capitalize()
         case _:
             return None
 
 
-async def _fetch(client: ComfyrailClient, job: Execution, folder: Path) -> list[Path]:
-    """Save the results; previews only when there is nothing else."""
-    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-    outputs = job.result.outputs if job.result else []
-    kept = [output for output in outputs if not output.temporary] or outputs
-    return [await _save(client, output, folder) for output in kept]
+def _share_done(event: Event) -> float | None:
+    share = event.data.get("progress")
+    if event.type == "execution.completed":
+        return 1.0
+    return float(share) if isinstance(share, int | float) else None
 
 
 async def _save(client: ComfyrailClient, output: Output, folder: Path) -> Path:
-    path = _free_path(folder, output.filename)
-    with await asyncio.to_thread(path.open, "xb") as file:
-        async for chunk in client.download(output):
-            await asyncio.to_thread(file.write, chunk)
-    return path
-
-
-def _free_path(folder: Path, filename: str) -> Path:
-    """A name in the folder that is not taken: `a.png`, `a (1).png` …"""
-    name = Path(filename).name or "output"
-    path = folder / name
-    number = 1
-    while path.exists():
-        path = folder / f"{Path(name).stem} ({number}){Path(name).suffix}"
-        number += 1
-    return path
-
-
-def _read_workflow(path: Path) -> dict[str, Any]:
+    path, file = await asyncio.to_thread(create_file, folder, output.filename)
     try:
-        workflow = json.loads(path.read_bytes())
-    except OSError as error:
-        explain_and_exit(f"{path} cannot be read: {error.strerror}.", WRONG_USE)
-    except (ValueError, RecursionError) as error:
-        explain_and_exit(f"{path} is not JSON: {error}.", WRONG_USE)
-    if not isinstance(workflow, dict):
-        explain_and_exit(f"{path} is not a workflow: it must be a JSON object.", WRONG_USE)
-    return workflow
-
-
-def _read_setting(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals or "." not in name:
-        explain_and_exit(f"--set takes NODE.INPUT=VALUE, not {text!r}.", WRONG_USE)
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
-
-
-def _check_folder(folder: Path) -> None:
-    """Fail before the work, not after it; the folder is made when there is something to put in."""
-    existing = folder.absolute()
-    while not existing.exists():
-        existing = existing.parent
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        message = f"Results cannot be put in {folder}: {existing} is no writable folder."
-        explain_and_exit(message, WRONG_USE)
+        with file:
+            async for chunk in client.download(output):
+                await asyncio.to_thread(file.write, chunk)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return path

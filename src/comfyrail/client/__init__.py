@@ -6,9 +6,14 @@ from comfyrail.client.client import (
     Execution,
     ExecutionFailure,
     Output,
+    Worker,
+)
+from comfyrail.client.errors import (
+    InvalidAddress,
+    InvalidRequest,
     RequestFailed,
     ServerUnreachable,
-    Worker,
+    UnexpectedReply,
 )
 
 __all__ = [
@@ -16,8 +21,11 @@ __all__ = [
     "Event",
     "Execution",
     "ExecutionFailure",
+    "InvalidAddress",
+    "InvalidRequest",
     "Output",
     "RequestFailed",
     "ServerUnreachable",
+    "UnexpectedReply",
     "Worker",
 ]

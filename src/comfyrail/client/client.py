@@ -6,38 +6,31 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 import msgspec
+from yarl import URL
 
+from comfyrail.client.errors import (
+    InvalidAddress,
+    InvalidRequest,
+    RequestFailed,
+    ServerUnreachable,
+    UnexpectedReply,
+)
 from comfyrail.client.event_stream import read_events
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
+PATIENCE_SECONDS = 30.0
 CALL_TIMEOUT = aiohttp.ClientTimeout(total=60, sock_connect=5)
 STREAM_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=60)
 RECONNECT_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 DOWNLOAD_CHUNK = 1 << 18
+UNAVAILABLE = 503
+GATEWAY_STATUSES = {502, 503, 504}
 
 Reply = TypeVar("Reply")
-
-
-class ServerUnreachable(Exception):
-    """Nothing answers at the server's address."""
-
-
-class RequestFailed(Exception):
-    """The server said no; `body` is its error as the API reference describes it."""
-
-    def __init__(self, status: int, body: Mapping[str, Any]) -> None:
-        super().__init__(str(body.get("message") or f"The server answered {status}."))
-        self.status = status
-        self.body = dict(body)
-
-    @property
-    def findings(self) -> list[dict[str, Any]]:
-        details = self.body.get("details")
-        found = details.get("findings") if isinstance(details, dict) else None
-        return list(found) if isinstance(found, list) else []
 
 
 class Output(msgspec.Struct):
@@ -122,10 +115,14 @@ class _WorkerList(msgspec.Struct):
 
 
 class ComfyrailClient:
-    """Use as `async with ComfyrailClient() as client`."""
+    """Use as `async with ComfyrailClient() as client`.
 
-    def __init__(self, server: str = DEFAULT_SERVER) -> None:
-        self.server = server.rstrip("/")
+    `patience` is for how many seconds a broken event stream is taken up again.
+    """
+
+    def __init__(self, server: str = DEFAULT_SERVER, *, patience: float | None = None) -> None:
+        self.server = server if server.endswith("://") else server.rstrip("/")
+        self._patience = PATIENCE_SECONDS if patience is None else patience
         self._http: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -152,42 +149,66 @@ class ComfyrailClient:
         return (await self._ask("POST", "/v1/workflows/execute", _Accepted, body)).execution_id
 
     async def execution(self, execution_id: str) -> Execution:
-        return await self._ask("GET", f"/v1/workflows/execution/{execution_id}", Execution)
+        return await self._ask("GET", _execution_path(execution_id), Execution)
 
     async def executions(self, status: str | None = None, limit: int = 50) -> list[Execution]:
         """The newest executions first."""
-        path = f"/v1/workflows/executions?limit={limit}" + (f"&status={status}" if status else "")
+        wanted = f"&status={_quoted(status)}" if status else ""
+        path = f"/v1/workflows/executions?limit={limit}{wanted}"
         return (await self._ask("GET", path, _ExecutionList)).executions
 
     async def cancel(self, execution_id: str) -> Execution:
-        return await self._ask("POST", f"/v1/workflows/execution/{execution_id}/cancel", Execution)
+        return await self._ask("POST", _execution_path(execution_id, "/cancel"), Execution)
 
     async def outputs(self, execution_id: str) -> list[Output]:
-        path = f"/v1/workflows/execution/{execution_id}/outputs"
+        path = _execution_path(execution_id, "/outputs")
         return (await self._ask("GET", path, _OutputList)).outputs
 
     async def events(self, execution_id: str, after: int = 0) -> AsyncIterator[Event]:
-        """Events until the final one; reconnects by itself and goes on where it was."""
+        """Events until the final one; reconnects by itself and goes on where it was.
+
+        Raises ServerUnreachable when the line stays broken for longer than the patience.
+        """
+        now = asyncio.get_running_loop().time
+        broken_at: float | None = None
         failures = 0
         while True:
+            problem: Exception = ServerUnreachable(
+                f"No answer from {self.server}: the event stream ends too early"
+            )
             try:
                 async for name, data in self._stream(execution_id, after):
-                    failures = 0
+                    broken_at, failures = None, 0
                     if name == "close":
                         return
-                    event = msgspec.json.decode(data, type=Event)
-                    after = event.number
-                    yield event
-            except ServerUnreachable:
-                if failures >= len(RECONNECT_SECONDS):
+                    event = self._decode(data, Event)
+                    if event.number > after:
+                        after = event.number
+                        yield event
+            except ServerUnreachable as error:
+                problem = error
+            except RequestFailed as error:
+                if error.status != UNAVAILABLE:
                     raise
+                problem = error
+            broken_at = now() if broken_at is None else broken_at
+            if now() - broken_at >= self._patience:
+                raise problem
             await asyncio.sleep(RECONNECT_SECONDS[min(failures, len(RECONNECT_SECONDS) - 1)])
             failures += 1
 
     async def download(self, output: Output) -> AsyncIterator[bytes]:
+        if not output.url.startswith("/"):
+            raise self._unexpected("it keeps its results elsewhere")
+        left = output.size
         async with self._call("GET", output.url, timeout=STREAM_TIMEOUT) as response:
             async for chunk in response.content.iter_chunked(DOWNLOAD_CHUNK):
+                left -= len(chunk)
+                if left < 0:
+                    raise self._unexpected("a result is larger than it said")
                 yield chunk
+        if left > 0:
+            raise self._unexpected("a result is smaller than it said")
 
     async def workers(self) -> list[Worker]:
         return (await self._ask("GET", "/v1/workers", _WorkerList)).workers
@@ -196,7 +217,7 @@ class ComfyrailClient:
         return await self._ask("POST", "/v1/workers", Worker, {"url": url})
 
     async def remove_worker(self, worker_id: str) -> None:
-        async with self._call("DELETE", f"/v1/workers/{worker_id}"):
+        async with self._call("DELETE", f"/v1/workers/{_quoted(worker_id)}"):
             return
 
     async def is_alive(self) -> bool:
@@ -210,21 +231,35 @@ class ComfyrailClient:
         try:
             async with self._call("GET", path):
                 return True
-        except (ServerUnreachable, RequestFailed):
+        except (ServerUnreachable, UnexpectedReply, RequestFailed):
             return False
 
     async def _stream(self, execution_id: str, after: int) -> AsyncIterator[tuple[str, str]]:
-        path = f"/v1/workflows/execution/{execution_id}/events"
+        path = _execution_path(execution_id, "/events")
         headers = {"Last-Event-ID": str(after)}
         async with self._call("GET", path, headers=headers, timeout=STREAM_TIMEOUT) as response:
-            async for item in read_events(response.content):
-                yield item
+            if response.content_type != "text/event-stream":
+                raise self._unexpected(f"{response.content_type} came for a job's events")
+            try:
+                async for item in read_events(response.content):
+                    yield item
+            except ValueError as error:
+                raise self._unexpected(str(error)) from error
 
     async def _ask(
         self, method: str, path: str, kind: type[Reply], body: Mapping[str, Any] | None = None
     ) -> Reply:
         async with self._call(method, path, body) as response:
-            return msgspec.json.decode(await response.read(), type=kind)
+            return self._decode(await response.read(), kind)
+
+    def _decode(self, content: str | bytes, kind: type[Reply]) -> Reply:
+        try:
+            return msgspec.json.decode(content, type=kind)
+        except (ValueError, RecursionError) as error:
+            raise self._unexpected(str(error)) from error
+
+    def _unexpected(self, why: str) -> UnexpectedReply:
+        return UnexpectedReply(f"{self.server} does not answer like a Comfyrail server: {why}")
 
     @asynccontextmanager
     async def _call(
@@ -241,17 +276,60 @@ class ComfyrailClient:
         sent = dict(headers or {})
         data = None
         if body is not None:
-            data = msgspec.json.encode(body)
+            data = _encode(body)
             sent["Content-Type"] = "application/json"
+        url = self._url(path)
         try:
             async with self._http.request(
-                method, f"{self.server}{path}", data=data, headers=sent, timeout=timeout
+                method, url, data=data, headers=sent, timeout=timeout
             ) as response:
                 if response.status >= 400:
-                    raise RequestFailed(response.status, _error_of(await response.read()))
+                    raise self._refusal(response.status, await response.read())
                 yield response
+        except (aiohttp.InvalidURL, UnicodeError) as error:
+            raise _invalid_address(self.server) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise ServerUnreachable(f"No answer from {self.server}: {_why(error)}") from error
+
+    def _url(self, path: str) -> URL:
+        """As it stands: what is quoted stays quoted, and no `..` walks to another route."""
+        try:
+            base = URL(self.server)
+            url = URL(str(base).rstrip("/") + path, encoded=True)
+        except ValueError as error:
+            raise _invalid_address(self.server) from error
+        if base.scheme not in {"http", "https"} or not base.host or base.query_string:
+            raise _invalid_address(self.server)
+        return url
+
+    def _refusal(self, status: int, content: bytes) -> Exception:
+        error = _error_of(content)
+        if error is not None:
+            return RequestFailed(status, error)
+        if status in GATEWAY_STATUSES:
+            return ServerUnreachable(f"No answer from {self.server}: a gateway says {status}")
+        return self._unexpected(f"it says {status}")
+
+
+def _execution_path(execution_id: str, below: str = "") -> str:
+    return f"/v1/workflows/execution/{_quoted(execution_id)}{below}"
+
+
+def _quoted(text: str) -> str:
+    """As one segment of a path, whatever is in it."""
+    quoted = quote(text, safe="", errors="replace")
+    return quoted.replace(".", "%2E") if quoted in {".", ".."} else quoted
+
+
+def _encode(body: Mapping[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(body)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise InvalidRequest(f"The request cannot be written as JSON: {error}") from error
+
+
+def _invalid_address(server: str) -> InvalidAddress:
+    return InvalidAddress(f"{server!r} is no address of a server, such as {DEFAULT_SERVER}")
 
 
 def _why(error: BaseException) -> str:
@@ -260,9 +338,10 @@ def _why(error: BaseException) -> str:
     return str(error) or ("it took too long" if isinstance(error, TimeoutError) else "line broke")
 
 
-def _error_of(content: bytes) -> dict[str, Any]:
+def _error_of(content: bytes) -> dict[str, Any] | None:
+    """The error in a reply; None when it has none in the shape that Comfyrail gives it."""
     try:
         error = msgspec.json.decode(content)["error"]
-    except (msgspec.DecodeError, KeyError, TypeError):
-        return {}
-    return error if isinstance(error, dict) else {}
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return None
+    return error if isinstance(error, dict) else None

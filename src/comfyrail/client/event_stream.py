@@ -4,9 +4,14 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 
+LONGEST_LINE = 1 << 26
+
 
 async def read_events(content: aiohttp.StreamReader) -> AsyncIterator[tuple[str, str]]:
-    """(event, data) pairs until the stream ends; comments and other fields are passed over."""
+    """(event, data) pairs until the stream ends; comments and other fields are passed over.
+
+    Raises ValueError for what no event stream can hold.
+    """
     name = "message"
     data: list[str] = []
     async for line in _lines(content):
@@ -23,9 +28,13 @@ async def read_events(content: aiohttp.StreamReader) -> AsyncIterator[tuple[str,
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[str]:
-    """Lines of any length: aiohttp's own have a limit that an error's details may pass."""
-    rest = b""
+    """Lines of nearly any length: aiohttp's own limit is one that an error's details may pass."""
+    rest = bytearray()
     async for chunk in content.iter_any():
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            yield line.rstrip(b"\r").decode()
+        first, *others = chunk.split(b"\n")
+        rest += first
+        for following in others:
+            yield rest.rstrip(b"\r").decode()
+            rest = bytearray(following)
+        if len(rest) > LONGEST_LINE:
+            raise ValueError("a line of the event stream does not end")

@@ -1,0 +1,41 @@
+"""The client's event stream over a server that dies and comes back."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from comfyrail.client import ComfyrailClient, Event, ServerUnreachable
+from tests.cli.ports import free_port
+from tests.graphs import slow_picture
+from tests.processes import Comfyrail, server
+
+
+async def test_stream_goes_on_after_a_restart_without_a_gap_or_an_echo(tmp_path: Path) -> None:
+    with server(tmp_path / "data", "--port", free_port()) as process:
+        process.wait_ready()
+        async with ComfyrailClient(process.url) as client:
+            job_id = await client.execute(slow_picture(1.5))
+            seen: list[Event] = []
+            async for event in client.events(job_id):
+                seen.append(event)
+                if len(seen) == 3:
+                    await asyncio.to_thread(process.kill)
+                    await asyncio.to_thread(process.start)
+            stored = await asyncio.to_thread(process.events, job_id)
+    assert [event.number for event in seen] == list(range(1, len(seen) + 1))
+    assert [event.number for event in seen] == [event["number"] for event in stored]
+    assert seen[-1].type == "execution.completed"
+
+
+async def test_stream_gives_up_when_its_patience_is_over(tmp_path: Path) -> None:
+    with server(tmp_path / "data", workers=0) as process:
+        async with ComfyrailClient(process.url, patience=0.3) as client:
+            job_id = await client.execute(slow_picture(60))
+            with pytest.raises(ServerUnreachable, match="No answer from"):
+                await kill_at_the_first_event(client, process, job_id)
+
+
+async def kill_at_the_first_event(client: ComfyrailClient, process: Comfyrail, job_id: str) -> None:
+    async for _ in client.events(job_id):
+        await asyncio.to_thread(process.kill)
