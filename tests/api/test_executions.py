@@ -224,7 +224,9 @@ def test_other_content_types_are_refused(running_server: Comfyrail) -> None:
     ("method", "path", "status", "code"),
     [
         ("GET", f"/v1/workflows/execution/{NOWHERE}", 404, "EXECUTION_NOT_FOUND"),
-        ("GET", "/v1/workflows/execution/%00..%2f", 404, "EXECUTION_NOT_FOUND"),
+        ("GET", "/v1/workflows/execution/%00..", 404, "EXECUTION_NOT_FOUND"),
+        ("GET", "/v1/workflows/execution/%00..%2f", 404, "ROUTE_NOT_FOUND"),
+        ("DELETE", "/v1/workflows/execution/x", 405, "METHOD_NOT_ALLOWED"),
         ("GET", f"/v1/workflows/execution/{NOWHERE}/outputs", 404, "EXECUTION_NOT_FOUND"),
         ("GET", f"/v1/workflows/execution/{NOWHERE}/outputs/x", 404, "EXECUTION_NOT_FOUND"),
         ("GET", f"/v1/workflows/execution/{NOWHERE}/events", 404, "EXECUTION_NOT_FOUND"),

@@ -1,17 +1,19 @@
 """The application: all surfaces in one."""
 
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from comfyrail import __version__
 from comfyrail.api import executions, health, streams, workers
 from comfyrail.api.errors import install_error_handlers
 from comfyrail.api.guard import Guard
+from comfyrail.api.hot_paths import HotPaths
 from comfyrail.api.openapi import build_openapi
 from comfyrail.api.services import Services
 
 
-def create_app() -> FastAPI:
-    """The ASGI app. It needs `give_services` before the first request."""
+def create_app(services: Services) -> ASGIApp:
+    """The ASGI app: guard, hot paths, all other routes."""
     app = FastAPI(
         title="Comfyrail",
         version=__version__,
@@ -19,13 +21,8 @@ def create_app() -> FastAPI:
         redoc_url=None,
     )
     install_error_handlers(app)
-    executions.install_hot_routes(app)
     for router in (executions.router, streams.router, workers.router, health.router):
         app.include_router(router)
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign] # FastAPI's own way to extend it
-    app.add_middleware(Guard)
-    return app
-
-
-def give_services(app: FastAPI, services: Services) -> None:
     app.state.services = services
+    return Guard(HotPaths(app, executions.HOT_PATHS))

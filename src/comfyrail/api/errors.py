@@ -1,6 +1,7 @@
 """How an error becomes a reply: the only place that knows status codes."""
 
 import math
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import structlog
@@ -62,6 +63,15 @@ def error_body(error: errors.ComfyrailError, request_id: str | None) -> ErrorRep
     )
 
 
+def route_error(request: Request, status: int, headers: Mapping[str, str] | None) -> Response:
+    """For a path or a method that the API does not have."""
+    message = f"{request.method} {request.url.path} is not part of this API. See /openapi.json."
+    own = errors.RequestError(message, code=ROUTE_ERRORS[status])
+    response = error_response(own, request_id_of(request), status)
+    response.headers.update(headers or {})
+    return response
+
+
 def internal_error(request_id: str | None) -> Response:
     """For what should never happen: the log has the trace, the client has the id to find it."""
     hidden = errors.ComfyrailError(
@@ -83,17 +93,10 @@ def install_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def _on_http(request: Request, error: HTTPException) -> Response:
-        code = ROUTE_ERRORS.get(error.status_code, "HTTP_ERROR")
-        message = (
-            f"{request.method} {request.url.path} is not part of this API. See /openapi.json."
-            if error.status_code in ROUTE_ERRORS
-            else str(error.detail)
-        )
-        own = errors.RequestError(message, code=code)
-        response = error_response(own, request_id_of(request), error.status_code)
-        if error.headers:
-            response.headers.update(error.headers)
-        return response
+        if error.status_code in ROUTE_ERRORS:
+            return route_error(request, error.status_code, error.headers)
+        own = errors.RequestError(str(error.detail), code="HTTP_ERROR")
+        return error_response(own, request_id_of(request), error.status_code)
 
     @app.exception_handler(RequestValidationError)
     async def _on_parameter(request: Request, error: RequestValidationError) -> Response:

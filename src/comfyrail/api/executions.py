@@ -1,10 +1,10 @@
-"""API v1: executions. The hot paths (submit, status) are plain Starlette routes with msgspec."""
+"""API v1: executions."""
 
 import re
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, FastAPI, Query
+from fastapi import APIRouter, Query
 from fastapi.responses import FileResponse
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,6 +18,7 @@ from comfyrail.api.contract import (
     moment,
     output_body,
 )
+from comfyrail.api.hot_paths import HotPath
 from comfyrail.api.messages import json_response, read_json
 from comfyrail.api.services import principal_of, services_of
 from comfyrail.errors import MalformedRequest, RangeNotSatisfiable
@@ -38,11 +39,6 @@ router = APIRouter(tags=["executions"])
 _RANGES = re.compile(r"bytes=\s*(\d+-\d*|-\d+)(\s*,\s*(\d+-\d*|-\d+))*")
 
 _execute_request = msgspec.json.Decoder(ExecuteRequest)
-
-
-def install_hot_routes(app: FastAPI) -> None:
-    app.add_route(EXECUTE, execute, methods=["POST"])
-    app.add_route(EXECUTION, show_execution, methods=["GET"])
 
 
 async def execute(request: Request) -> Response:
@@ -66,6 +62,12 @@ async def show_execution(request: Request) -> Response:
     job_id = JobId(request.path_params["execution_id"])
     status = await services_of(request).jobs.status(principal_of(request), job_id)
     return json_response(execution_body(status.job, status))
+
+
+HOT_PATHS = (
+    HotPath(EXECUTE, "POST", execute),
+    HotPath(EXECUTION, "GET", show_execution),
+)
 
 
 @router.get(EXECUTIONS)

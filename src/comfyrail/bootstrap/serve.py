@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 
 import structlog
 import uvicorn
+from starlette.types import ASGIApp
 
-from comfyrail.api.app import create_app, give_services
+from comfyrail.api.app import create_app
 from comfyrail.bootstrap.settings import Settings
 from comfyrail.bootstrap.wiring import running_server
 from comfyrail.process import (
@@ -48,7 +49,13 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 async def _serve(
     settings: Settings, listener: socket.socket, announce: bool, exit_with_parent: bool
 ) -> None:
-    app = create_app()
+    async with running_server(settings) as services:
+        await _answer(create_app(services), listener, announce, exit_with_parent)
+
+
+async def _answer(
+    app: ASGIApp, listener: socket.socket, announce: bool, exit_with_parent: bool
+) -> None:
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -58,6 +65,7 @@ async def _serve(
         ws_max_size=SOCKET_MESSAGE_LIMIT,
         timeout_graceful_shutdown=GRACE_SECONDS,
         server_header=False,
+        proxy_headers=False,
     )
     server = _Server(config, url_of(listener), announce=announce)
     loop = asyncio.get_running_loop()
@@ -65,10 +73,8 @@ async def _serve(
         loop.add_signal_handler(number, server.handle_exit, number, None)
     if exit_with_parent:
         call_when_parent_ends(lambda: setattr(server, "should_exit", True))
-    async with running_server(settings) as services:
-        give_services(app, services)
-        await server.serve(sockets=[listener])
-        log.info("stopping")
+    await server.serve(sockets=[listener])
+    log.info("stopping")
 
 
 class _Server(uvicorn.Server):
