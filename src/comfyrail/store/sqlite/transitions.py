@@ -31,11 +31,8 @@ def enqueue(tx: Transaction, job: NewJob) -> int | None:
     )
     tx.run("insert_prompt", job_id=job.id, prompt=job.prompt)
     position = position_of(tx, job.rank, job.id)
-    append_event(
-        tx,
-        job.id,
-        NewEvent(EventType.QUEUED, {"queue_position": position, "priority": job.priority}),
-    )
+    data = {"queue_position": position, "priority": job.priority}
+    _write_event(tx, job.id, 1, NewEvent(EventType.QUEUED, data))
     tx.notify(QUEUE)
     return position
 
@@ -131,10 +128,14 @@ def request_cancel(tx: Transaction, job: Job) -> Job:
 
 def append_event(tx: Transaction, job_id: JobId, event: NewEvent) -> None:
     counted = tx.one("count_event", job_id=job_id)
+    _write_event(tx, job_id, counted["last_event"] if counted else 1, event)
+
+
+def _write_event(tx: Transaction, job_id: JobId, number: int, event: NewEvent) -> None:
     tx.run(
         "insert_event",
         job_id=job_id,
-        number=counted["last_event"] if counted else 1,
+        number=number,
         type=event.type,
         at=tx.now,
         data=encode(event.data),
