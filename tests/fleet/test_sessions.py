@@ -493,3 +493,20 @@ async def test_prompt_whose_job_was_taken_back_is_stopped_when_the_worker_return
         stray = worker.submitted[0]
         worker.is_frozen = False
         await house.until(lambda: stray in worker.stopped)
+
+
+async def test_worker_that_was_frozen_gets_no_job_before_it_has_let_go_of_the_last(
+    house: House,
+) -> None:
+    async with playing(silent) as worker:
+        worker.obeys_interrupts = True
+        await house.add(worker)
+        job_id = await house.submit()
+        await house.until(lambda: worker.queue)
+        worker.is_frozen = True  # its socket stays open: only the calls get no answer
+        await house.in_state(job_id, JobState.QUEUED)
+        assert house.fleet.view(WorkerId("w1")).status is WorkerStatus.BUSY
+        worker.is_frozen = False
+        await house.until(lambda: len(worker.submitted) == 2)
+        assert worker.submitted[0] in worker.stopped
+        assert worker.queue == worker.submitted[1:]

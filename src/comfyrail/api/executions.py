@@ -19,7 +19,7 @@ from comfyrail.api.contract import (
     output_body,
 )
 from comfyrail.api.hot_paths import HotPath
-from comfyrail.api.messages import json_response, read_json
+from comfyrail.api.messages import announced_size, json_response, read_json
 from comfyrail.api.services import principal_of, services_of
 from comfyrail.errors import MalformedRequest, RangeNotSatisfiable
 from comfyrail.ids import JobId, OutputId
@@ -45,7 +45,9 @@ async def execute(request: Request) -> Response:
     body = await read_json(request, _execute_request)
     accepted = await services_of(request).submit(
         principal_of(request),
-        Submission(body.workflow, body.input_params, body.priority, body.timeout),
+        Submission(
+            body.workflow, body.input_params, body.priority, body.timeout, announced_size(request)
+        ),
     )
     reply = ExecuteReply(
         execution_id=accepted.job_id,

@@ -44,9 +44,15 @@ async def read_json(request: Request, decoder: msgspec.json.Decoder[Body]) -> Bo
         raise MalformedRequest("The request body is nested too deeply.") from error
 
 
+def announced_size(request: Request) -> int | None:
+    """The size of the body as its header says, None where it does not."""
+    announced = request.headers.get("content-length", "")
+    return int(announced) if announced.isascii() and announced.isdigit() else None
+
+
 async def _read_limited(request: Request) -> bytes:
-    announced = request.headers.get("content-length", "0")
-    if announced.isdigit() and int(announced) > BODY_LIMIT:
+    announced = announced_size(request)
+    if announced is not None and announced > BODY_LIMIT:
         raise _too_large()
     content = bytearray()
     async for chunk in request.stream():

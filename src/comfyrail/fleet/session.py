@@ -88,6 +88,7 @@ class AttemptSession:
         self._is_adopted = adopted
         try:
             outcome = await self._play(adopted=adopted)
+            self._may_linger |= isinstance(outcome, Lost)
             await self._finish(outcome)
         except StaleAttempt:
             self._may_linger = True
@@ -116,7 +117,8 @@ class AttemptSession:
                     return
                 await self._client.stop_prompt(self._attempt.prompt_id)
             except WorkerError:
-                return
+                if not self._connection.is_open:
+                    return  # when it comes back, prompts that nobody follows are stopped
             await asyncio.sleep(self._times.retry_interval)
 
     async def _finish(self, outcome: Outcome) -> None:

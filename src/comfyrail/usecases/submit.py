@@ -28,8 +28,8 @@ from comfyrail.workflow.parameters import apply_parameters
 
 DEFAULT_TIMEOUT_SECONDS = 1800.0
 MAXIMUM_TIMEOUT_SECONDS = 86400.0
-SMALL_SUBMISSION = 100
-"""Up to so many nodes and parameters a check may run on the event loop: about a millisecond."""
+SMALL_SUBMISSION = 1 << 16
+"""Up to so many bytes of JSON the checks may run on the event loop: a few milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,8 @@ class Submission:
     input_params: Mapping[str, Any] = field(default_factory=dict)
     priority: int = DEFAULT_PRIORITY
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    encoded_size: int | None = None
+    """Bytes of JSON that it came as, where they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class SubmitWorkflow:
 
     async def __call__(self, principal: Principal, submission: Submission) -> Accepted:
         _check_limits(submission)
-        if _size(submission) <= SMALL_SUBMISSION:
+        if submission.encoded_size is not None and submission.encoded_size <= SMALL_SUBMISSION:
             workflow, prompt = self._prepare(submission)
         else:
             workflow, prompt = await asyncio.to_thread(self._prepare, submission)
@@ -87,13 +89,6 @@ class SubmitWorkflow:
             return workflow, msgspec.json.encode(workflow.to_prompt())
         except RecursionError as error:
             raise MalformedWorkflow("The workflow is nested too deeply.") from error
-
-
-def _size(submission: Submission) -> int:
-    raw = submission.workflow
-    nodes = raw.get("nodes") if isinstance(raw, Mapping) else None
-    count = len(raw) if isinstance(raw, Mapping) else 0
-    return count + len(submission.input_params) + (len(nodes) if isinstance(nodes, Mapping) else 0)
 
 
 def _check_limits(submission: Submission) -> None:
