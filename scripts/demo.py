@@ -25,6 +25,7 @@ def main() -> int:
         try:
             line = server.stdout.readline() if server.stdout else ""
             if not line:
+                print("To use another port: COMFYRAIL_PORT=9100 make run", file=sys.stderr)
                 return server.wait()
             url = str(json.loads(line)["url"])
             wait_ready(url)

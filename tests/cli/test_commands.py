@@ -8,6 +8,7 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -309,3 +310,19 @@ def test_server_stops_in_order_on_sigterm_with_a_stream_open(tmp_path: Path) -> 
             process.stop()
             assert time.monotonic() - began < 10
         assert "Traceback" not in process.log
+
+
+def test_doctor_tells_a_stranger_from_nobody(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as stranger:
+        assert stranger.stdout is not None
+        port = re.findall(r"port (\d+)", stranger.stdout.readline())[0]
+        ended = comfyrail("doctor", "--data", str(tmp_path), "--server", f"http://127.0.0.1:{port}")
+        stranger.terminate()
+    assert ended.returncode == 1
+    assert "does not answer like a Comfyrail server" in ended.stdout

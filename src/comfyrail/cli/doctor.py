@@ -96,7 +96,9 @@ async def server_checks(server: str) -> list[Check]:
 
 async def _server_checks(server: str) -> list[Check]:
     async with ComfyrailClient(server) as client:
-        if not await client.is_alive():
+        try:
+            await client.check_alive()
+        except ServerUnreachable:
             return [Check("Server", True, f"none answers at {server}")]
         checks = [
             Check(
@@ -112,4 +114,8 @@ async def _server_checks(server: str) -> list[Check]:
 def _worker_check(worker: Worker) -> Check:
     is_right = worker.status in {"idle", "busy"}
     found = f"{worker.status}, {worker.node_types} node types, {worker.endpoint or 'no address'}"
-    return Check(f"Worker {worker.worker_id}", is_right, found, worker.error or "See its log.")
+    if worker.driver == "local":
+        advice = f"{worker.error or 'It does not run.'} See worker.log in its folder."
+    else:
+        advice = f"{worker.error or 'It does not answer.'} Start it again, or remove it."
+    return Check(f"Worker {worker.worker_id}", is_right, found, advice)

@@ -19,7 +19,7 @@ with quiet_interrupts():
     from comfyrail.errors import ConfigurationError
 
 app = typer.Typer(
-    help="Run ComfyUI workflows for many users on a fleet of workers.",
+    help="Run ComfyUI workflows on a fleet of workers.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -34,7 +34,13 @@ ServerOption = Annotated[
     typer.Option("--server", envvar="COMFYRAIL_SERVER", help="Address of the server."),
 ]
 SameServerOption = Annotated[str | None, typer.Option("--server", help="Address of the server.")]
-StatusOption = Annotated[str | None, typer.Option(help="Only jobs in this state.")]
+StatusOption = Annotated[
+    str | None,
+    typer.Option(help="Only jobs that are queued, processing, completed, failed or cancelled."),
+]
+JobArgument = Annotated[str, typer.Argument(help="The job's id, as the list shows it.")]
+UrlArgument = Annotated[str, typer.Argument(help="Its address, such as http://127.0.0.1:8188.")]
+WorkerArgument = Annotated[str, typer.Argument(help="The worker's id, as the list shows it.")]
 LimitOption = Annotated[int, typer.Option(min=1, max=500, help="How many at most.")]
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 
@@ -68,9 +74,12 @@ def common(
 
 @app.command()
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address (default 127.0.0.1).")] = None,
     port: Annotated[int | None, typer.Option(help="Port (default 8080; 0 takes any).")] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder for everything that is kept.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder for everything that is kept (default comfyrail-data)."),
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Engine workers to start (default: one a core, at most 2).")
     ] = None,
@@ -174,7 +183,7 @@ def list_jobs(
 
 
 @jobs_app.command("show")
-def show_job(context: typer.Context, job_id: str, server: SameServerOption = None) -> None:
+def show_job(context: typer.Context, job_id: JobArgument, server: SameServerOption = None) -> None:
     """Show one job with its outputs."""
     from comfyrail.cli import listings
 
@@ -182,7 +191,9 @@ def show_job(context: typer.Context, job_id: str, server: SameServerOption = Non
 
 
 @jobs_app.command("cancel")
-def cancel_job(context: typer.Context, job_id: str, server: SameServerOption = None) -> None:
+def cancel_job(
+    context: typer.Context, job_id: JobArgument, server: SameServerOption = None
+) -> None:
     """Cancel a job, queued or running."""
     from comfyrail.cli import listings
 
@@ -206,7 +217,7 @@ def list_workers(context: typer.Context, server: SameServerOption = None) -> Non
 
 
 @workers_app.command("add")
-def add_worker(context: typer.Context, url: str, server: SameServerOption = None) -> None:
+def add_worker(context: typer.Context, url: UrlArgument, server: SameServerOption = None) -> None:
     """Add a running ComfyUI or `comfyrail worker` by its URL."""
     from comfyrail.cli import listings
 
@@ -214,7 +225,9 @@ def add_worker(context: typer.Context, url: str, server: SameServerOption = None
 
 
 @workers_app.command("remove")
-def remove_worker(context: typer.Context, worker_id: str, server: SameServerOption = None) -> None:
+def remove_worker(
+    context: typer.Context, worker_id: WorkerArgument, server: SameServerOption = None
+) -> None:
     """Let go of a worker that was added by URL."""
     from comfyrail.cli import listings
 

@@ -220,8 +220,10 @@ class ComfyrailClient:
         async with self._call("DELETE", f"/v1/workers/{_quoted(worker_id)}"):
             return
 
-    async def is_alive(self) -> bool:
-        return await self._answers("/health")
+    async def check_alive(self) -> None:
+        """Raise ServerUnreachable when nothing answers, UnexpectedReply when another does."""
+        async with self._call("GET", "/health"):
+            return
 
     async def is_ready(self) -> bool:
         """Whether a job would run now; False also while nothing answers."""

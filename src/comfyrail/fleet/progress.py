@@ -32,6 +32,7 @@ class ProgressTracker:
     _done: set[str] = field(default_factory=set)
     _current: str | None = None
     _events: list[NewEvent] = field(default_factory=list)
+    _closing: list[NewEvent] = field(default_factory=list)
     _changed: bool = False
 
     def observe(self, message: Message) -> None:
@@ -71,13 +72,13 @@ class ProgressTracker:
                 "content_type": output.content_type,
                 "size": output.size,
             }
-            self._events.append(NewEvent(EventType.OUTPUT_READY, data))
+            self._closing.append(NewEvent(EventType.OUTPUT_READY, data))
 
     def warn(self, fault: Fault) -> None:
         """Note a fault that did not end the job."""
         self._changed = True
         data = {"code": fault.code, "message": fault.message, **fault.details}
-        self._events.append(NewEvent(EventType.WARNING, data))
+        self._closing.append(NewEvent(EventType.WARNING, data))
 
     @property
     def has_news(self) -> bool:
@@ -90,7 +91,9 @@ class ProgressTracker:
         progress = self.progress()
         self._changed = False
         events, self._events = self._events, []
-        return [*events, NewEvent(EventType.PROGRESS, self._describe(progress))], progress
+        closing, self._closing = self._closing, []
+        report = NewEvent(EventType.PROGRESS, self._describe(progress))
+        return [*events, report, *closing], progress
 
     def progress(self) -> Progress:
         total = max(1, len(self.prompt))

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import aiohttp
 
 from comfyrail.clock import Clock
-from comfyrail.errors import Conflict, WorkerError, WorkerRefused
+from comfyrail.errors import Conflict, WorkerError, WorkerRefused, WorkerUnreachable
 from comfyrail.fleet.comfyui.client import ComfyClient
-from comfyrail.fleet.drivers.static import StaticHost, normal_endpoint
+from comfyrail.fleet.drivers.static import StaticHost, normal_endpoint, same_place
 from comfyrail.fleet.fleet import Fleet
 from comfyrail.fleet.worker import WorkerView
 from comfyrail.ids import WorkerId
@@ -39,16 +39,16 @@ class Workers:
 
     async def _add(self, endpoint: str) -> WorkerView:
         records = await self._store.list_workers()
-        if any(record.endpoint == endpoint for record in records):
+        if any(record.endpoint and same_place(record.endpoint, endpoint) for record in records):
             raise Conflict(f"A worker at {endpoint} is there already.", code="WORKER_EXISTS")
         try:
             await ComfyClient(endpoint, self._http).system_stats()
+        except WorkerUnreachable as error:
+            advice = "Is it running, and is the address right?"
+            raise _refused(error, f"{error.message} {advice}", endpoint) from error
         except WorkerError as error:
-            raise WorkerRefused(
-                f"{error.message} Is it running, and is the address right?",
-                code=error.code,
-                details={"url": endpoint},
-            ) from error
+            message = f"What answers at {endpoint} is no ComfyUI: {error.message}"
+            raise _refused(error, message, endpoint) from error
         record = WorkerRecord(
             _free_id({record.id for record in records}), "static", endpoint, self._clock.now()
         )
@@ -66,6 +66,10 @@ class Workers:
                 )
             await self._fleet.remove(worker_id)
             await self._store.remove_worker(worker_id)
+
+
+def _refused(error: WorkerError, message: str, endpoint: str) -> WorkerRefused:
+    return WorkerRefused(message, code=error.code, details={"url": endpoint})
 
 
 def _free_id(taken: set[WorkerId]) -> WorkerId:

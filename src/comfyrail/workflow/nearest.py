@@ -16,7 +16,7 @@ def nearest_names(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
     by_folded: dict[str, str] = {}
     for candidate in islice(known, KNOWN_LIMIT):
         by_folded.setdefault(candidate.casefold(), candidate)
-    close = difflib.get_close_matches(name.casefold(), by_folded, n=limit, cutoff=0.6)
+    close = difflib.get_close_matches(name.casefold(), by_folded, n=limit, cutoff=0.7)
     return [by_folded[folded] for folded in close]
 
 

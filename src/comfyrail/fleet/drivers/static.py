@@ -37,3 +37,16 @@ def normal_endpoint(url: str) -> str:
             code="INVALID_WORKER_URL",
         )
     return urlunsplit((parts.scheme, parts.netloc.lower(), parts.path.rstrip("/"), "", ""))
+
+
+def same_place(endpoint: str, other: str) -> bool:
+    """Whether two addresses are spellings of one: this machine has several names."""
+    return _without_alias(endpoint) == _without_alias(other)
+
+
+def _without_alias(endpoint: str) -> tuple[str, str, int | None, str]:
+    parts = urlsplit(endpoint)
+    host = parts.hostname or ""
+    alias = host in {"localhost", "0.0.0.0", "::1"}  # noqa: S104 - compared, not bound
+    port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+    return parts.scheme, "127.0.0.1" if alias else host, port, parts.path
