@@ -34,6 +34,8 @@ def lost_server(frail_server: Comfyrail) -> Iterator[Comfyrail]:
     for job in frail_server.call("GET", "/v1/workflows/executions")[1]["executions"]:
         if not job["completed_at"]:
             frail_server.call("POST", f"/v1/workflows/execution/{job['execution_id']}/cancel")
+            # The next test looks for a job that runs: it must be its own.
+            frail_server.wait_for(job["execution_id"], limit=40)
 
 
 @pytest.fixture
