@@ -510,3 +510,17 @@ async def test_worker_that_was_frozen_gets_no_job_before_it_has_let_go_of_the_la
         await house.until(lambda: len(worker.submitted) == 2)
         assert worker.submitted[0] in worker.stopped
         assert worker.queue == worker.submitted[1:]
+
+
+async def test_what_a_cancelled_job_had_made_is_kept_and_marked(house: House) -> None:
+    async with playing(silent) as worker:
+        await house.add(worker)
+        job_id = await house.submit()
+        await house.until(lambda: worker.queue)
+        await house.store.request_cancel(TENANT, job_id)
+        await house.until(lambda: worker.stopped)
+        made = {"2": {"images": [{"filename": "a.png", "subfolder": "", "type": "output"}]}}
+        worker.end(worker.submitted[0], "error", [["execution_interrupted", {}]], made)
+        assert (await house.ended(job_id)).state is JobState.CANCELLED
+        (output,) = await house.store.list_outputs(TENANT, job_id)
+        assert (output.file.filename, output.is_partial) == ("a.png", True)

@@ -91,6 +91,21 @@ def test_many_changes_become_one_progress_event_and_all_node_events() -> None:
     assert follow.take() == ([], None)
 
 
+def test_events_that_could_not_be_stored_come_again() -> None:
+    follow = tracker()
+    follow.observe(running("1", 1, 1, "finished"))
+    events, _ = follow.take()
+    follow.put_back(events)
+    follow.observe(running("2", 0, 1))
+    again, progress = follow.take()
+    assert [event.type for event in again] == [
+        EventType.NODE_COMPLETED,
+        EventType.NODE_STARTED,
+        EventType.PROGRESS,
+    ]
+    assert progress is not None
+
+
 def test_nodes_that_are_not_in_the_prompt_change_nothing() -> None:
     follow = tracker()
     follow.observe(running("made up", 1, 1, "finished"))

@@ -95,6 +95,12 @@ class ProgressTracker:
         report = NewEvent(EventType.PROGRESS, self._describe(progress))
         return [*events, report, *closing], progress
 
+    def put_back(self, events: Sequence[NewEvent]) -> None:
+        """Events that could not be stored: all but progress, which is told anew, are kept."""
+        kept = [event for event in events if event.type is not EventType.PROGRESS]
+        self._events = [*kept, *self._events]
+        self._changed = True
+
     def progress(self) -> Progress:
         total = max(1, len(self.prompt))
         reached = (len(self._done) + sum(self._running.values())) / total

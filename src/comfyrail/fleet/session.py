@@ -149,9 +149,15 @@ class AttemptSession:
                 watcher.cancel()
 
     async def _watch_cancel(self, cancels: Subscription) -> None:
-        # A cancel may have come between the attempt's start and the subscription: look first.
-        if not await self._store.is_cancel_requested(self._attempt.job_id):
-            await cancels.wait()
+        # The store has the truth, the signal only wakes: a cancel may have come between the
+        # attempt's start and the subscription.
+        while True:
+            try:
+                if await self._store.is_cancel_requested(self._attempt.job_id):
+                    break
+                await cancels.wait()
+            except StoreUnavailable:
+                await asyncio.sleep(self._times.retry_interval)
         self._stop_with = self._stop_with or Cancelled()
         self._wake.set()
 
@@ -242,7 +248,12 @@ class AttemptSession:
         return None if entry is None else await self._conclude(entry)
 
     async def _conclude(self, entry: HistoryEntry) -> Outcome | None:
-        """Fetch what the prompt made; a cancel, the timeout or the worker's end break it off."""
+        """Fetch what the prompt made.
+
+        The worker's end breaks it off at once; a cancel or the timeout, which may have come before,
+        when it is not done soon after: what a stopped prompt had made is kept.
+        """
+        give_up: float | None = None
         fetching = asyncio.create_task(
             fetch_outputs(self._client, entry.files, self._sink),
             name=f"outputs-{self._attempt.job_id}",
@@ -250,9 +261,13 @@ class AttemptSession:
         try:
             while not fetching.done():
                 self._wake.clear()
-                if self._is_broken_off():
-                    return self._gone or self._stop_with
-                await self._first_of(fetching)
+                if self._is_to_stop() and give_up is None:
+                    give_up = self._clock.monotonic() + self._times.stop_limit
+                if self._gone is not None:
+                    return self._gone
+                if give_up is not None and self._clock.monotonic() >= give_up:
+                    return self._stop_with
+                await self._first_of(fetching, self._deadline if give_up is None else give_up)
             return self._judge(entry, fetching.result())
         except StoreUnavailable as error:
             # The worker still has the files: try again, do not run the job again.
@@ -267,17 +282,18 @@ class AttemptSession:
             fetching.cancel()
             await asyncio.gather(fetching, return_exceptions=True)
 
-    def _is_broken_off(self) -> bool:
+    def _is_to_stop(self) -> bool:
+        """Whether a cancel or the timeout wants the job's end."""
         if self._is_stale:
             raise StaleAttempt("The attempt's lease was lost.")
         if self._clock.monotonic() >= self._deadline and self._stop_with is None:
             self._stop_with = Failed(timed_out(self._attempt.timeout_seconds))
-        return self._gone is not None or self._stop_with is not None
+        return self._stop_with is not None
 
-    async def _first_of(self, fetching: asyncio.Task[tuple[NewOutput, ...]]) -> None:
+    async def _first_of(self, fetching: asyncio.Task[tuple[NewOutput, ...]], until: float) -> None:
         """Wait until the fetch is done, something happens, or the time is up."""
         woken = asyncio.create_task(self._wake.wait(), name="wake")
-        left = max(0.0, self._deadline - self._clock.monotonic())
+        left = max(0.0, until - self._clock.monotonic())
         try:
             await asyncio.wait({fetching, woken}, timeout=left, return_when=FIRST_COMPLETED)
         finally:
@@ -318,4 +334,5 @@ class AttemptSession:
         try:
             await self._store.record_events(self._attempt.token, events, progress)
         except StoreUnavailable as error:
+            self._tracker.put_back(events)
             log.warning("progress_not_stored", job_id=self._attempt.job_id, error=error.message)
