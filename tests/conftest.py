@@ -8,7 +8,14 @@ from tests.processes import Comfyrail, server
 
 
 @pytest.fixture(scope="session")
-def running_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comfyrail]:
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comfyrail]:
     """One server with one engine worker for all tests that do no harm to it."""
     with server(tmp_path_factory.mktemp("shared") / "data") as process:
         yield process.wait_ready()
+
+
+@pytest.fixture
+def running_server(shared_server: Comfyrail) -> Iterator[Comfyrail]:
+    """The shared server without jobs of other tests, even of those that failed half-way."""
+    yield shared_server
+    shared_server.end_all_jobs()

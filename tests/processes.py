@@ -144,6 +144,20 @@ class Comfyrail:
         assert found is not None
         return found
 
+    def end_all_jobs(self) -> None:
+        """Cancel what has not ended, and wait: the next test must find no job but its own."""
+        open_jobs = [
+            job["execution_id"]
+            for status in ("processing", "queued")
+            for job in self.call("GET", f"/v1/workflows/executions?status={status}&limit=500")[1][
+                "executions"
+            ]
+        ]
+        for job_id in open_jobs:
+            self.call("POST", f"/v1/workflows/execution/{job_id}/cancel")
+        for job_id in open_jobs:
+            self.wait_for(job_id, limit=40)
+
     def events(self, job_id: str, after: int | None = None) -> list[dict[str, Any]]:
         """Every event until the stream closes, over Server-Sent Events."""
         headers = {} if after is None else {"Last-Event-ID": str(after)}

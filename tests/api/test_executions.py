@@ -293,6 +293,7 @@ def test_running_job_is_cancelled_and_its_worker_stops(running_server: Comfyrail
 
 def test_queued_job_is_cancelled_at_once(running_server: Comfyrail) -> None:
     blocking = running_server.submit(slow_picture(60))
+    running_server.wait_for(blocking, "processing")
     waiting = running_server.submit(picture())
     assert running_server.execution(waiting)["queue_position"] == 1
     _, body = running_server.call("POST", f"/v1/workflows/execution/{waiting}/cancel")
