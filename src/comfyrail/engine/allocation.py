@@ -2,18 +2,18 @@
 
 import functools
 import math
-import os
 from collections.abc import Sequence
 
+from comfyrail.engine.resources.detect import usable_memory_bytes
+
 _LARGEST_SHARE = 0.5
-_FALLBACK_BYTES = 8 << 30
 _BYTES_OF_A_FLOAT = 4
 LARGEST_TEXT = 1 << 26
 """Characters. Longer than any prompt, and still only some hundred megabytes."""
 
 
 def check_room_for(shape: Sequence[int]) -> None:
-    """Raise MemoryError where floats of this shape would take half of the machine's memory."""
+    """Raise MemoryError where floats of this shape would take half of this process's memory."""
     wanted = math.prod(shape) * _BYTES_OF_A_FLOAT
     if wanted > _largest_array():
         sides = " by ".join(map(str, shape))
@@ -33,8 +33,4 @@ def check_text_length(length: int) -> None:
 
 @functools.cache
 def _largest_array() -> float:
-    try:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return _FALLBACK_BYTES
-    return memory * _LARGEST_SHARE
+    return usable_memory_bytes() * _LARGEST_SHARE

@@ -1,0 +1,1 @@
+"""What nodes need of the machine, and a pool that hands it out [12.4]."""
