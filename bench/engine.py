@@ -1,5 +1,6 @@
 """The engine by itself: long chains, fresh and known."""
 
+import asyncio
 import tempfile
 import time
 from pathlib import Path
@@ -7,9 +8,10 @@ from typing import Any
 
 from comfyrail.clock import SystemClock
 from comfyrail.engine.builtin import builtin_registry
-from comfyrail.engine.cache import MemoryCache
+from comfyrail.engine.caching.build import CacheConfig, build_cache
 from comfyrail.engine.events import Event
-from comfyrail.engine.executor import ExecutionRequest, Executor
+from comfyrail.engine.execution import ExecutionRequest
+from comfyrail.engine.executor import Executor
 from comfyrail.engine.folders import Folders
 from comfyrail.engine.interrupt import Interrupt
 
@@ -30,7 +32,7 @@ async def chains() -> None:
     """ComfyUI 0.7.0 took 740 ms for 200 known nodes and refused 1,200 (docs/architecture.md)."""
     for length in (200, 2000, 10_000):
         with tempfile.TemporaryDirectory() as folder:
-            fresh, known = run_twice(chain(length), Path(folder))
+            fresh, known = await asyncio.to_thread(run_twice, chain(length), Path(folder))
         a_node = fresh / length * 1000
         print(f"  {length:6} nodes: fresh {fresh:8.1f} ms, {a_node:.0f} µs a node", end="")
         print(f"; known {known:.1f} ms")
@@ -40,7 +42,7 @@ def run_twice(prompt: dict[str, Any], folder: Path) -> tuple[float, float]:
     folders = Folders.under(folder, None)
     for each in (folders.input, folders.output, folders.temp):
         each.mkdir(parents=True, exist_ok=True)
-    executor = Executor(builtin_registry(), folders, MemoryCache(), SystemClock())
+    executor = Executor(builtin_registry(), folders, build_cache(CacheConfig()), SystemClock())
     request = ExecutionRequest(prompt, ["end"], {})
     times = []
     for _ in range(2):

@@ -109,7 +109,8 @@ def test_every_setting_is_in_the_settings_reference_with_variable_flag_and_defau
     for name, field in Settings.model_fields.items():
         cells = [cell.strip() for cell in rows[name].split("|")[1:-1]]
         assert cells[1] == f"`COMFYRAIL_{name.upper()}`"
-        assert cells[2] == (f"`--{name}`" if f"--{name}" in serve_flags else "none")
+        flag = f"--{name.replace('_', '-')}"
+        assert cells[2] == (f"`{flag}`" if flag in serve_flags else "none")
         if isinstance(field.default, int | float | str):
             shown = field.default if isinstance(field.default, str) else f"{field.default:g}"
             assert f"`{shown}`" in cells[3]

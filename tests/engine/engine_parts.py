@@ -11,14 +11,24 @@ from aiohttp import web
 
 from comfyrail.clock import SystemClock
 from comfyrail.engine.builtin import builtin_registry
-from comfyrail.engine.cache import MemoryCache
+from comfyrail.engine.caching.build import CacheConfig, build_cache
+from comfyrail.engine.caching.result_cache import ResultCache
 from comfyrail.engine.events import Event, NodeStarted
-from comfyrail.engine.executor import ExecutionRequest, Executor
+from comfyrail.engine.execution import ExecutionRequest
+from comfyrail.engine.executor import Executor
 from comfyrail.engine.folders import Folders
 from comfyrail.engine.interrupt import Interrupt
 from comfyrail.engine.registry import NodeRegistry
 from comfyrail.engine.server import create_app, create_worker
 from tests.engine.worker_client import WorkerClient
+
+_made: list["Engine"] = []
+
+
+def close_engines() -> None:
+    """Close all engines that a test made."""
+    while _made:
+        _made.pop().close()
 
 
 @dataclass
@@ -27,10 +37,18 @@ class Engine:
 
     folders: Folders
     registry: NodeRegistry = field(default_factory=builtin_registry)
-    cache: MemoryCache = field(default_factory=MemoryCache)
+    cache: ResultCache = field(default_factory=lambda: build_cache(CacheConfig()))
+
+    options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.executor = Executor(self.registry, self.folders, self.cache, SystemClock())
+        self.executor = Executor(
+            self.registry, self.folders, self.cache, SystemClock(), **self.options
+        )
+        _made.append(self)
+
+    def close(self) -> None:
+        self.executor.close()
 
     def run(
         self,

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from comfyrail.engine.caching.build import CacheConfig, build_cache
 from comfyrail.engine.definition import NodeResult, node
 from comfyrail.engine.events import (
     Event,
@@ -235,8 +236,7 @@ def test_a_wrong_number_of_outputs_is_the_nodes_failure(engine: Engine) -> None:
 
 @pytest.mark.parametrize("length", [10, 200])
 def test_values_are_let_go_when_their_last_consumer_has_run(folders: Folders, length: int) -> None:
-    engine = Engine(folders)
-    engine.cache._max_bytes = 0
+    engine = Engine(folders, cache=build_cache(CacheConfig(memory=False)))
     alive: list[int] = []
 
     @node("Watch", required={"image": ("IMAGE",)}, outputs=("IMAGE",))

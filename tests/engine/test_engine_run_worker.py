@@ -15,14 +15,15 @@ import pytest
 from comfyrail.clock import Instant
 from comfyrail.engine.folders import Folders
 from comfyrail.engine.retention import OutputRetention
-from comfyrail.engine.server.run import prepare_folders, run_worker
+from comfyrail.engine.server.run import WorkerSettings, prepare_folders, run_worker
 from comfyrail.errors import ConfigurationError
 from comfyrail.process import listen
 
 LIMIT_SECONDS = 10.0
 SCRIPT = (
-    "import sys; from pathlib import Path; from comfyrail.engine.server import run_worker; "
-    "run_worker('127.0.0.1', 0, Path(sys.argv[1]), announce=True, exit_with_parent=True)"
+    "import sys; from pathlib import Path; "
+    "from comfyrail.engine.server import WorkerSettings, run_worker; "
+    "run_worker(WorkerSettings(Path(sys.argv[1]), port=0, announce=True, exit_with_parent=True))"
 )
 
 
@@ -94,7 +95,7 @@ def test_a_port_in_use_is_named_with_what_to_do(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigurationError, match=f"Port {port} .* choose another"):
-            run_worker("127.0.0.1", port, tmp_path)
+            run_worker(WorkerSettings(tmp_path, port=port))
 
 
 def test_a_port_that_is_none_is_refused() -> None:
@@ -105,7 +106,7 @@ def test_a_port_that_is_none_is_refused() -> None:
 def test_a_data_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(ConfigurationError, match=r"data folder .* cannot be written"):
-        run_worker("127.0.0.1", 0, tmp_path / "file")
+        run_worker(WorkerSettings(tmp_path / "file", port=0))
 
 
 def test_the_temp_folder_is_emptied_at_the_start_and_the_others_are_not(tmp_path: Path) -> None:

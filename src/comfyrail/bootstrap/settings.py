@@ -27,6 +27,7 @@ class Settings(BaseSettings):
     port: int = Field(8080, ge=0, le=65535)
     data: Path = DEFAULT_DATA_FOLDER
     workers: int = Field(default_factory=default_workers, ge=0, le=64)
+    engine_config: Path | None = None
     lease_seconds: float = Field(DEFAULT_LEASE_SECONDS, gt=0.2, le=3600)
     poll_seconds: float = Field(5.0, gt=0, le=600)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -43,6 +44,11 @@ def load_settings(**flags: Any) -> Settings:
             for each in error.errors()
         )
         raise ConfigurationError(f"The settings are not right: {faults}.") from error
+    if settings.engine_config is not None:
+        # Only here: it brings NumPy along, which the server itself does not need.
+        from comfyrail.engine.configuration import load_configuration  # noqa: PLC0415
+
+        load_configuration(settings.engine_config)
     if not _is_loopback(settings.host):
         raise ConfigurationError(
             f"--host {settings.host} would open the server to the network, and this version has "

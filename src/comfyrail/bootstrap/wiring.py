@@ -28,6 +28,7 @@ from comfyrail.usecases.workers import Workers
 
 BLOB_FOLDER = "blobs"
 INPUT_FOLDER = "input"
+CACHE_FOLDER = "cache"
 WORKER_FOLDER = "workers"
 
 
@@ -84,7 +85,12 @@ async def _add_local_workers(settings: Settings, store: Store, fleet: Fleet) -> 
         record = known.get(worker_id) or WorkerRecord(worker_id, "local", None, clock.now())
         await store.save_worker(record)
         folder = settings.data / WORKER_FOLDER / worker_id
-        host = LocalHost(folder.absolute(), (settings.data / INPUT_FOLDER).absolute())
+        host = LocalHost(
+            folder.absolute(),
+            (settings.data / INPUT_FOLDER).absolute(),
+            cache_folder=(settings.data / CACHE_FOLDER).absolute(),
+            engine_config=settings.engine_config and settings.engine_config.absolute(),
+        )
         fleet.add(worker_id, host, record.added_at)
 
 

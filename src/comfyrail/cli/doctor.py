@@ -14,6 +14,7 @@ from rich.text import Text
 from comfyrail import __version__
 from comfyrail.bootstrap.settings import load_settings
 from comfyrail.cli.exits import FAILED, call_server
+from comfyrail.cli.packs import pack_failures
 from comfyrail.cli.terminal import out, plain, say
 from comfyrail.client import (
     ComfyrailClient,
@@ -108,7 +109,25 @@ async def _server_checks(server: str) -> list[Check]:
                 "It answers, but is not ready: see its workers below, and its log.",
             )
         ]
-        return [*checks, *(_worker_check(worker) for worker in await client.workers())]
+        workers = await client.workers()
+        for worker in workers:
+            checks += [_worker_check(worker), *await _pack_checks(worker)]
+        return checks
+
+
+async def _pack_checks(worker: Worker) -> list[Check]:
+    """Packs that an engine worker could not load. One that cannot be asked is asked nothing."""
+    if worker.endpoint is None:
+        return []
+    return [
+        Check(
+            f"Pack {failure.name}",
+            False,
+            f"not loaded by worker {worker.worker_id}: {failure.reason}",
+            f"Mend or remove {failure.path}, then start the worker again.",
+        )
+        for failure in await pack_failures(worker.endpoint)
+    ]
 
 
 def _worker_check(worker: Worker) -> Check:

@@ -14,7 +14,7 @@ with quiet_interrupts():
     import typer
 
     from comfyrail import __version__
-    from comfyrail.cli.exits import CANNOT_START, INTERRUPTED, explain_and_exit
+    from comfyrail.cli.exits import CANNOT_START, INTERRUPTED, WRONG_USE, explain_and_exit
     from comfyrail.cli.terminal import accept_any_text
     from comfyrail.errors import ConfigurationError
 
@@ -83,6 +83,9 @@ def serve(
     workers: Annotated[
         int | None, typer.Option(help="Engine workers to start (default: one a core, at most 2).")
     ] = None,
+    engine_config: Annotated[
+        Path | None, typer.Option(help="The configuration of the local workers' engine.")
+    ] = None,
     announce: Annotated[bool, typer.Option(hidden=True)] = False,
     exit_with_parent: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
@@ -91,15 +94,20 @@ def serve(
     from comfyrail.bootstrap.settings import load_settings
     from comfyrail.telemetry.logs import configure_logs
 
-    settings = load_settings(host=host, port=port, data=data, workers=workers)
+    settings = load_settings(
+        host=host, port=port, data=data, workers=workers, engine_config=engine_config
+    )
     configure_logs(as_json=settings.log_json, level=settings.log_level)
     run_server(settings, announce=announce, exit_with_parent=exit_with_parent)
 
 
-@app.command()
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def worker(
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port (0 takes any).")] = 8188,
+    context: typer.Context,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on (default: 127.0.0.1).")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port (0 takes any; default: 8188).")] = None,
     data: Annotated[Path, typer.Option(help="Folder for input, output and temp.")] = Path(
         "comfyrail-worker"
     ),
@@ -109,24 +117,50 @@ def worker(
     keep_outputs: Annotated[
         int | None, typer.Option(min=1, help="Keep only so many output files.")
     ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="The engine's configuration, such as execution_engine.yaml.")
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(help="Folder for results that outlast the worker; several may share it."),
+    ] = None,
+    comfyui: Annotated[
+        Path | None,
+        typer.Option(
+            help="A ComfyUI checkout: its nodes and custom_nodes are loaded, its folders used. "
+            "Flags of its main.py may follow."
+        ),
+    ] = None,
+    nodes: Annotated[
+        list[Path] | None, typer.Option(help="A pack of nodes to load: a folder or a .py file.")
+    ] = None,
     announce: Annotated[bool, typer.Option(hidden=True)] = False,
     exit_with_parent: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Start one engine worker: the engine behind ComfyUI's own protocol."""
-    from comfyrail.engine.server import run_worker
+    from comfyrail.engine.server.run import WorkerSettings, run_worker
     from comfyrail.telemetry.logs import configure_logs
 
+    if context.args and comfyui is None:
+        explain_and_exit(
+            f"There is no option {context.args[0]}. See comfyrail worker --help.", WRONG_USE
+        )
     configure_logs()
-    run_worker(
-        host,
-        port,
-        data,
-        input_dir=input,
+    settings = WorkerSettings(
+        data=data,
+        host=host,
+        port=port,
+        input=input,
         keep_outputs=keep_outputs,
+        config=config,
+        cache=cache,
+        comfyui=comfyui,
+        comfyui_arguments=context.args,
+        nodes=nodes or (),
         announce=announce,
         exit_with_parent=exit_with_parent,
-        on_ready=None if announce else _say_worker_ready,
     )
+    run_worker(settings, None if announce else _say_worker_ready)
 
 
 def _say_worker_ready(url: str) -> None:

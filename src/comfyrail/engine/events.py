@@ -7,6 +7,7 @@ from typing import Any, Literal
 from comfyrail.clock import Instant
 
 PreviewFormat = Literal["jpeg", "png"]
+ErrorKind = Literal["validation", "resource", "timeout", "dependency", "runtime"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,52 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
+class Picture:
+    """A finished picture that is sent to the client instead of being saved; never left out."""
+
+    node_id: str
+    image: bytes
+    format: PreviewFormat
+
+
+@dataclass(frozen=True, slots=True)
+class TextShown:
+    """A text about an unfinished result."""
+
+    node_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodesAdded:
+    """A node put other nodes in its place; `displays` says under which node each is shown."""
+
+    parent_id: str
+    displays: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBlocked:
+    """A node did not run because an input was blocked with a message. The execution goes on."""
+
+    node_id: str
+    node_type: str
+    message: str
+    executed: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecovered:
+    """A node failed, and its policy found a way on. `action` says which."""
+
+    node_id: str
+    node_type: str
+    action: Literal["retry", "fallback", "skip"]
+    attempt: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeExecuted:
     """A node has something to show: files that it wrote, texts."""
 
@@ -75,6 +122,11 @@ class ExecutionFailed:
     executed: Sequence[str]
     finished: Sequence[str]
     at: Instant
+    kind: ErrorKind = "runtime"
+    recoverable: bool = False
+    """Whether the same execution may succeed later, or go on from its checkpoint."""
+    checkpoint: str | None = None
+    """The name of the checkpoint to resume from, where one was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +145,11 @@ Event = (
     | NodeStarted
     | NodeProgress
     | Preview
+    | Picture
+    | TextShown
+    | NodesAdded
+    | NodeBlocked
+    | NodeRecovered
     | NodeExecuted
     | NodeFinished
     | ExecutionSucceeded

@@ -1,228 +1,181 @@
-"""Run a checked prompt: one node after the other, reusing results that are known."""
+"""What lasts from one execution to the next, and the thread's event loop that executions run on."""
 
-import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from comfyrail.clock import Clock
-from comfyrail.engine.bound_graph import BoundGraph, BoundNode, bind_graph
-from comfyrail.engine.cache import CachedResult, MemoryCache, Slot
-from comfyrail.engine.context import NodeContext
-from comfyrail.engine.events import (
-    ExecutionFailed,
-    ExecutionInterrupted,
-    ExecutionStarted,
-    ExecutionSucceeded,
-    NodeExecuted,
-    NodeFinished,
-    NodesCached,
-    NodeStarted,
-    Sink,
-)
-from comfyrail.engine.folders import Folders, path_inside
+from comfyrail.engine.caching.flights import Reservation
+from comfyrail.engine.caching.result import CachedResult, Slot
+from comfyrail.engine.caching.result_cache import ResultCache
+from comfyrail.engine.checkpoint import Checkpoint
+from comfyrail.engine.definition import NodeDefinition
+from comfyrail.engine.events import Event, ExecutionFailed, ExecutionInterrupted, Sink
+from comfyrail.engine.execution import Execution, ExecutionRequest
+from comfyrail.engine.failures import ExecutionError
+from comfyrail.engine.folders import Folders
+from comfyrail.engine.held_values import HeldValues, ValuesInMemory
+from comfyrail.engine.hooks import Hook, Hooks
+from comfyrail.engine.instances import Instances
 from comfyrail.engine.interrupt import ExecutionHalted, Interrupt
-from comfyrail.engine.invoke import invoke_node
-from comfyrail.engine.keys import compute_keys
+from comfyrail.engine.options import RunOptions, read_run_options
 from comfyrail.engine.output_names import OutputNames
-from comfyrail.engine.plan import Plan
 from comfyrail.engine.registry import NodeRegistry
+from comfyrail.engine.runners.interface import Runner
+from comfyrail.engine.runners.sequential import SequentialRunner
+from comfyrail.engine.surroundings import Surroundings
+from comfyrail.errors import ConfigurationError
 
-SHOWN_INPUT_LENGTH = 200
+LONGEST_WAIT_FOR_ANOTHER = 3600.0
+WORTH_ASKING_SECONDS = 0.005
+"""Nodes that took less are run without asking whether another process runs the same: asking
+costs about as much."""
+MOST_KNOWN_COSTS = 10_000
 
-
-@dataclass(frozen=True, slots=True)
-class ExecutionRequest:
-    """A prompt that `check_prompt` found good, and the outputs that are wanted of it."""
-
-    prompt: Mapping[str, Any]
-    outputs: Sequence[str]
-    extra_data: Mapping[str, Any]
+RunnerFactory = Callable[[], Runner]
 
 
 class Executor:
-    """Holds what lasts from one execution to the next. Used by one thread at a time."""
+    """Used by one thread at a time."""
 
     def __init__(
-        self, registry: NodeRegistry, folders: Folders, cache: MemoryCache, clock: Clock
+        self,
+        registry: NodeRegistry,
+        folders: Folders,
+        cache: ResultCache,
+        clock: Clock,
+        *,
+        surroundings: Surroundings | None = None,
+        hooks: Iterable[Hook] = (),
+        options: RunOptions | None = None,
+        runners: dict[str, RunnerFactory] | None = None,
+        value_store: Callable[[], HeldValues] = ValuesInMemory,
+        checkpoints: Path | None = None,
     ) -> None:
         self.registry = registry
         self.folders = folders
         self.cache = cache
         self.clock = clock
+        self.surroundings = surroundings or Surroundings()
+        self.has_surroundings = surroundings is not None
+        self.hooks = Hooks(hooks)
         self.output_names = OutputNames()
+        self.instances = Instances()
+        self.value_store = value_store
+        self._options = options or RunOptions()
+        self._factories = {"sequential": SequentialRunner, **(runners or {})}
+        self._runners: dict[str, Runner] = {}
+        self._checkpoints = checkpoints or folders.output.parent / "checkpoints"
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._seconds: dict[str, float] = {}
 
-    def run(self, request: ExecutionRequest, emit: Sink, interrupt: Interrupt) -> None:
-        """Run to the end; how it ended is the last event. Raises nothing that a node raises."""
-        _Run(self, request, emit, interrupt).run()
+    def run(self, request: ExecutionRequest, emit: Sink, interrupt: Interrupt) -> Execution:
+        """Run to the end; how it ended is the last event. Raises nothing that a node raises.
 
+        `emit` is called from this thread, and from others that nodes run in.
+        """
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        execution = Execution(self, request, emit, interrupt)
+        self._loop.run_until_complete(execution.run())
+        return execution
 
-class _Run:
-    """One execution. Values live here only until their last consumer has run."""
+    def compute(
+        self,
+        prompt: Mapping[str, Any],
+        wanted: Sequence[str],
+        emit: Sink = lambda _: None,
+        interrupt: Interrupt | None = None,
+    ) -> dict[str, tuple[Slot, ...]]:
+        """The values of any nodes of a graph, by node id: for each output the list of its items.
 
-    def __init__(
-        self, engine: Executor, request: ExecutionRequest, emit: Sink, interrupt: Interrupt
-    ) -> None:
-        self._engine = engine
-        self._request = request
-        self._emit = emit
-        self._interrupt = interrupt
-        self._values: dict[str, tuple[Slot, ...]] = {}
-        self._readers_left: dict[str, int] = {}
-        self._executed: list[str] = []
-        self._finished: list[str] = []
+        Raises ExecutionError when it cannot be had.
+        """
+        for node_id in wanted:
+            if node_id not in prompt:
+                raise ExecutionError(f"There is no node '{node_id}' in the graph.")
+        ends: list[Event] = []
 
-    def run(self) -> None:
-        engine = self._engine
-        self._emit(ExecutionStarted(engine.clock.now()))
-        graph = bind_graph(self._request.prompt, self._request.outputs, engine.registry)
-        keys = compute_keys(graph, engine.folders)
-        known = self._look_up(graph, keys)
-        self._emit(NodesCached(list(known), engine.clock.now()))
-        plan = Plan(
-            {node_id: graph.sources_of(node_id) for node_id in graph.nodes}, graph.outputs, known
-        )
-        for node_id in plan.boundary:
-            self._keep_for_consumers(node_id, known[node_id], plan)
-        self._show_known_outputs(graph, known)
-        if self._run_nodes(graph, plan, keys):
-            self._emit(ExecutionSucceeded(engine.clock.now()))
+        def watch(event: Event) -> None:
+            if isinstance(event, ExecutionFailed | ExecutionInterrupted):
+                ends.append(event)
+            emit(event)
 
-    def _look_up(self, graph: BoundGraph, keys: Mapping[str, str]) -> dict[str, CachedResult]:
-        known: dict[str, CachedResult] = {}
-        for node_id in graph.nodes:
-            result = self._engine.cache.get(keys[node_id])
-            if result is not None and self._files_are_there(result):
-                known[node_id] = result
-        self._finished.extend(known)
-        return known
+        request = ExecutionRequest(prompt, wanted, {}, keeps_values=True)
+        execution = self.run(request, watch, interrupt or Interrupt())
+        for end in ends:
+            if isinstance(end, ExecutionFailed):
+                raise ExecutionError(f"Node '{end.node_id}' ({end.node_type}): {end.message}")
+            raise ExecutionError("The execution was interrupted.")
+        return execution.kept_values
 
-    def _files_are_there(self, result: CachedResult) -> bool:
-        for items in (result.ui or {}).values():
-            for item in items:
-                if isinstance(item, Mapping) and "filename" in item:
-                    root = self._engine.folders.of(str(item.get("type")))
-                    name = (str(item.get("subfolder", "")), str(item["filename"]))
-                    path = path_inside(root, *name) if root else None
-                    if path is None or not path.exists():
-                        return False
-        return True
+    def free(self, *, unload_models: bool, free_memory: bool) -> None:
+        """Let go of what is kept between executions."""
+        if free_memory:
+            self.cache.clear()
+            self.instances.clear()
+        self.surroundings.free(unload_models=unload_models, free_memory=free_memory)
 
-    def _show_known_outputs(self, graph: BoundGraph, known: Mapping[str, CachedResult]) -> None:
-        for node_id in graph.outputs:
-            result = known.get(node_id)
-            if result is not None:
-                if result.ui is not None:
-                    self._emit(NodeExecuted(node_id, result.ui))
-                self._emit(NodeFinished(node_id, cached=True))
+    def close(self) -> None:
+        """Let go of threads and the loop; not while an execution runs."""
+        for runner in self._runners.values():
+            runner.close()
+        self._runners.clear()
+        if self._loop is not None:
+            self._loop.close()
+            self._loop = None
+        self.cache.close()
 
-    def _run_nodes(self, graph: BoundGraph, plan: Plan, keys: Mapping[str, str]) -> bool:
-        """Run what the plan hands out; False when it was failed or interrupted."""
-        while (node_id := plan.next_ready()) is not None:
-            node = graph.nodes[node_id]
-            inputs: dict[str, Slot] = {}
-            try:
-                self._interrupt.check()
-                self._emit(NodeStarted(node_id))
-                inputs = self._gather_inputs(node)
-                result = invoke_node(node.definition, inputs, self._fixed_inputs(node))
-            except ExecutionHalted:
-                self._emit(self._interrupted_at(node))
-                return False
-            except Exception as error:  # noqa: BLE001 - whatever a node raises is its failure
-                self._emit(self._failure_of(node, inputs, error))
-                return False
-            self._complete(node, result, plan, keys)
-        return True
+    def check_options(self, extra_data: Mapping[str, Any]) -> RunOptions:
+        """The engine's options with what a request asks for. Raises ConfigurationError.
 
-    def _complete(
-        self, node: BoundNode, result: CachedResult, plan: Plan, keys: Mapping[str, str]
-    ) -> None:
-        if node.definition.cacheable:
-            self._engine.cache.put(keys[node.id], result)
-        self._keep_for_consumers(node.id, result, plan)
-        self._release_inputs(node)
-        self._executed.append(node.id)
-        self._finished.append(node.id)
-        if result.ui is not None:
-            self._emit(NodeExecuted(node.id, result.ui))
-        self._emit(NodeFinished(node.id))
-        plan.finish(node.id)
-
-    def _keep_for_consumers(self, node_id: str, result: CachedResult, plan: Plan) -> None:
-        readers = len(plan.consumers_of(node_id))
-        if readers:
-            self._values[node_id] = result.slots
-            self._readers_left[node_id] = readers
-
-    def _release_inputs(self, node: BoundNode) -> None:
-        for link in node.links.values():
-            self._readers_left[link.source] -= 1
-            if self._readers_left[link.source] == 0:
-                del self._values[link.source]
-
-    def _gather_inputs(self, node: BoundNode) -> dict[str, Slot]:
-        inputs: dict[str, Slot] = {name: (value,) for name, value in node.own_literals().items()}
-        for name, link in node.links.items():
-            inputs[name] = self._values[link.source][link.slot]
-        return inputs
-
-    def _fixed_inputs(self, node: BoundNode) -> dict[str, Any]:
-        definition = node.definition
-        available: dict[str, Callable[[], Any]] = {
-            "PROMPT": lambda: self._request.prompt,
-            "EXTRA_PNGINFO": lambda: self._request.extra_data.get("extra_pnginfo"),
-            "UNIQUE_ID": lambda: node.id,
-        }
-        fixed = {name: available[kind]() for name, kind in definition.hidden.items()}
-        if definition.takes_context:
-            fixed["context"] = NodeContext(
-                node.id,
-                folders=self._engine.folders,
-                output_names=self._engine.output_names,
-                interrupt=self._interrupt,
-                clock=self._engine.clock,
-                emit=self._emit,
-                extra_data=self._request.extra_data,
+        May be called from any thread.
+        """
+        options = read_run_options(extra_data.get("comfyrail"), self._options)
+        if options.strategy != "lazy" and options.strategy not in self._factories:
+            raise ConfigurationError(
+                f"comfyrail.strategy: this worker is not set up for '{options.strategy}'."
             )
-        return fixed
+        return options
 
-    def _interrupted_at(self, node: BoundNode) -> ExecutionInterrupted:
-        return ExecutionInterrupted(
-            node.id, node.definition.name, tuple(self._executed), self._engine.clock.now()
-        )
+    def runner_for(self, options: RunOptions) -> Runner:
+        strategy = "sequential" if options.strategy == "lazy" else options.strategy
+        runner = self._runners.get(strategy)
+        if runner is None:
+            runner = self._factories[strategy]()
+            self._runners[strategy] = runner
+        return runner
 
-    def _failure_of(
-        self, node: BoundNode, inputs: Mapping[str, Slot], error: Exception
-    ) -> ExecutionFailed:
-        return ExecutionFailed(
-            node_id=node.id,
-            node_type=node.definition.name,
-            exception_type=full_type_name(error),
-            message=_message_of(error),
-            traceback=traceback.format_tb(error.__traceback__),
-            inputs={name: [_short_text(value) for value in slot] for name, slot in inputs.items()},
-            executed=tuple(self._executed),
-            finished=tuple(self._finished),
-            at=self._engine.clock.now(),
-        )
+    def note_cost(self, definition: NodeDefinition, seconds: float) -> None:
+        """Remember how long a node took, the longest of late."""
+        if len(self._seconds) > MOST_KNOWN_COSTS:
+            self._seconds.clear()
+        known = self._seconds.get(definition.name, 0.0)
+        self._seconds[definition.name] = max(seconds, known * 0.9)
 
+    def asks_others(self, definition: NodeDefinition) -> bool:
+        """Whether a node of this type is run only if no other process runs the same now."""
+        if not self.cache.is_shared or not definition.keeps:
+            return False
+        if definition.is_cheap or definition.is_output:
+            return False
+        return self._seconds.get(definition.name, 1.0) >= WORTH_ASKING_SECONDS
 
-def full_type_name(error: BaseException) -> str:
-    """The error's class with its module, which is left out for Python's own."""
-    kind = type(error)
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    def open_checkpoint(self, name: str) -> Checkpoint:
+        """Raises ConfigurationError where another execution writes to it."""
+        return Checkpoint(self._checkpoints, name)
 
-
-def _message_of(error: Exception) -> str:
-    """Python's own MemoryError says nothing."""
-    if isinstance(error, MemoryError) and not str(error):
-        return "The worker has not enough memory for this node. Use smaller or fewer images."
-    return str(error)
-
-
-def _short_text(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= SHOWN_INPUT_LENGTH else text[:SHOWN_INPUT_LENGTH] + "…"
+    async def single_flight(self, key: str, interrupt: Interrupt) -> CachedResult | Reservation:
+        """The right to make a result, or the result that someone else has made meanwhile."""
+        while True:
+            reservation = await asyncio.to_thread(self.cache.reserve, key)
+            if reservation is not None:
+                return reservation
+            result = await asyncio.to_thread(
+                self.cache.wait_for, key, lambda: interrupt.requested, LONGEST_WAIT_FOR_ANOTHER
+            )
+            if result is not None:
+                return result
+            if interrupt.requested:
+                raise ExecutionHalted

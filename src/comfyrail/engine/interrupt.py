@@ -1,6 +1,7 @@
 """How a running execution is asked to stop: one object for each execution."""
 
 import threading
+from collections.abc import Callable
 
 
 class ExecutionHalted(BaseException):
@@ -15,9 +16,23 @@ class Interrupt:
 
     def __init__(self) -> None:
         self._requested = threading.Event()
+        self._lock = threading.Lock()
+        self._listener: Callable[[], None] | None = None
 
     def request(self) -> None:
-        self._requested.set()
+        with self._lock:
+            self._requested.set()
+            listener = self._listener
+        if listener is not None:
+            listener()
+
+    def listen(self, listener: Callable[[], None] | None) -> None:
+        """Call this when an interrupt is requested, from that thread; at once if it was before."""
+        with self._lock:
+            self._listener = listener
+            missed = self._requested.is_set()
+        if missed and listener is not None:
+            listener()
 
     @property
     def requested(self) -> bool:

@@ -5,16 +5,18 @@ as long as it likes; and a cycle is named in `details` and refuses the whole pro
 drops the outputs above it without a word.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+import asyncio
+import inspect
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from comfyrail.engine import prompt_errors as say
-from comfyrail.engine.definition import NodeDefinition
-from comfyrail.engine.executor import full_type_name
+from comfyrail.engine.definition import InputFault, NodeDefinition, NodeInputs
+from comfyrail.engine.failures import full_type_name
 from comfyrail.engine.folders import Folders
 from comfyrail.engine.prompt_errors import Fault
-from comfyrail.engine.registry import NodeRegistry
+from comfyrail.engine.registry import NodeRegistry, NodeView
 from comfyrail.errors import CyclicWorkflow
 from comfyrail.workflow.catalog import InputPort, types_match
 from comfyrail.workflow.graph import is_link
@@ -41,25 +43,29 @@ def check_prompt(
     folders: Folders,
     targets: Sequence[str] | None = None,
 ) -> PromptAccepted | PromptRefused:
-    """Judge a prompt as it came off the wire; `targets` limits the outputs that are wanted."""
+    """Judge a prompt as it came off the wire; `targets` limits the outputs that are wanted.
+
+    Not to be called where an event loop runs, if node types judge their inputs in coroutines.
+    """
     if prompt == []:
         prompt = {}
     if not isinstance(prompt, dict):
         return PromptRefused(say.refusal(say.invalid_request("The prompt is not a JSON object.")))
-    broken = _find_broken_entry(prompt, registry)
+    types = registry.view()
+    broken = _find_broken_entry(prompt, types)
     if broken is not None:
         return PromptRefused(say.refusal(broken))
     outputs = [
         node_id
         for node_id, entry in prompt.items()
-        if registry[entry["class_type"]].is_output and (targets is None or node_id in targets)
+        if types[entry["class_type"]].is_output and (targets is None or node_id in targets)
     ]
     if not outputs:
         return PromptRefused(say.refusal(say.no_outputs()))
-    return _judge_outputs(_GraphCheck(prompt, registry, folders), outputs)
+    return _judge_outputs(_GraphCheck(prompt, types, folders), outputs)
 
 
-def _find_broken_entry(prompt: Mapping[str, Any], registry: NodeRegistry) -> Fault | None:
+def _find_broken_entry(prompt: Mapping[str, Any], types: NodeView) -> Fault | None:
     for node_id, entry in prompt.items():
         if not isinstance(entry, dict):
             return say.invalid_request(
@@ -72,7 +78,7 @@ def _find_broken_entry(prompt: Mapping[str, Any], registry: NodeRegistry) -> Fau
             return say.invalid_request(
                 f"The class_type of node '{node_id}' is not a string.", f"Node ID '#{node_id}'"
             )
-        if class_type not in registry:
+        if class_type not in types:
             return say.unknown_class(node_id, class_type)
     return None
 
@@ -112,9 +118,9 @@ _Step = Generator[str, _Verdict, _Verdict]
 
 
 class _GraphCheck:
-    def __init__(self, prompt: Mapping[str, Any], registry: NodeRegistry, folders: Folders) -> None:
+    def __init__(self, prompt: Mapping[str, Any], types: NodeView, folders: Folders) -> None:
         self.prompt = dict(prompt)
-        self._registry = registry
+        self._types = types
         self._folders = folders
         self._verdicts: dict[str, _Verdict] = {}
 
@@ -195,23 +201,29 @@ class _GraphCheck:
 
     def _check_node(self, node_id: str) -> _Step:
         entry = self.prompt[node_id]
-        definition = self._registry[entry["class_type"]]
+        definition = self._types[entry["class_type"]]
         inputs = dict(entry["inputs"])
         verdict = _Verdict()
-        for port in definition.ports.values():
+        received: dict[str, str | None] = {}
+        for port in definition.ports_for(inputs).values():
             if port.name not in inputs:
                 if port.required:
                     verdict.add(say.missing_input(port.name))
             elif isinstance(inputs[port.name], list):
-                yield from self._check_link(port, inputs[port.name], verdict)
+                yield from self._check_link(definition, port, inputs[port.name], verdict, received)
             else:
                 _fit_literal(definition, port, inputs, verdict)
-        self._run_own_check(definition, inputs, verdict)
+        self._run_own_check(node_id, definition, inputs, received, verdict)
         self.prompt[node_id] = {**entry, "inputs": inputs}
         return verdict
 
     def _check_link(
-        self, port: InputPort, link: list[Any], verdict: _Verdict
+        self,
+        definition: NodeDefinition,
+        port: InputPort,
+        link: list[Any],
+        verdict: _Verdict,
+        received: dict[str, str | None],
     ) -> Generator[str, _Verdict, None]:
         if len(link) != 2:
             verdict.add(say.bad_link(port, link))
@@ -219,9 +231,11 @@ class _GraphCheck:
         source, slot = link
         if isinstance(slot, bool):
             raise TypeError("tuple indices must be integers or slices, not bool")
-        outputs = self._registry[self.prompt[source]["class_type"]].outputs
+        outputs = self._types[self.prompt[source]["class_type"]].outputs
         received_type = tuple(output.type for output in outputs)[slot]
-        if not types_match(received_type, port.type):
+        received[port.name] = received_type
+        judges_types = definition.check is not None and definition.check.judges_types
+        if not judges_types and not types_match(received_type, port.type):
             verdict.add(say.type_mismatch(port, received_type, link))
             return
         try:
@@ -233,21 +247,24 @@ class _GraphCheck:
         verdict.good &= upstream.good
 
     def _run_own_check(
-        self, definition: NodeDefinition, inputs: Mapping[str, Any], verdict: _Verdict
+        self,
+        node_id: str,
+        definition: NodeDefinition,
+        inputs: Mapping[str, Any],
+        received: Mapping[str, str | None],
+        verdict: _Verdict,
     ) -> None:
         if definition.check is None:
             return
-        literals = {
-            name: inputs[name]
-            for name in definition.check.inputs
-            if name in inputs and not isinstance(inputs[name], list)
+        literals = {name: value for name, value in inputs.items() if not isinstance(value, list)}
+        links = {
+            name: received.get(name) for name, value in inputs.items() if isinstance(value, list)
         }
-        if not literals:
-            return
-        reason = definition.check.find_fault(literals, self._folders)
-        if reason is not None:
-            for name in literals:
-                verdict.add(say.failed_check(name, reason))
+        found = definition.check.find_faults(NodeInputs(node_id, literals, links, self._folders))
+        if inspect.isawaitable(found):
+            found = asyncio.run(cast("Coroutine[Any, Any, Sequence[InputFault]]", found))
+        for fault in found:
+            verdict.add(say.failed_check(fault.input, fault.reason))
 
 
 def _fit_literal(
@@ -258,9 +275,11 @@ def _fit_literal(
     if not isinstance(fitted, ValueFault):
         inputs[port.name] = fitted
         return
-    judged_by_node = definition.check is not None and port.name in definition.check.inputs
+    judged_by_node = definition.check is not None and definition.check.judges(port.name)
     if fitted.kind == "invalid_input_type" or not judged_by_node:
         verdict.add(say.unfit_value(port, fitted))
+    else:
+        inputs[port.name] = fitted.value
 
 
 def _cycle_in(path: Sequence[str], closing: str) -> list[str]:

@@ -99,11 +99,11 @@ def unfit_value(port: InputPort, found: ValueFault) -> Fault:
     return fault(found.kind, found.message, port.name, about)
 
 
-def failed_check(name: str, reason: str) -> Fault:
+def failed_check(name: str, reason: str | None) -> Fault:
     return fault(
         "custom_validation_failed",
         "Custom validation failed for node",
-        f"{name} - {reason}",
+        name if reason is None else f"{name} - {reason}",
         {"input_name": name},
     )
 

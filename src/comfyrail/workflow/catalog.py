@@ -26,9 +26,15 @@ class InputPort:
 
 @dataclass(frozen=True, slots=True)
 class OutputPort:
+    """One output. `cacheable`: the value may be kept for later runs. `broadcast`: a list is given
+    whole to whoever takes it, where the items of any other list are given one by one.
+    """
+
     name: str
     type: str
     is_list: bool = False
+    cacheable: bool = True
+    broadcast: bool = False
 
 
 @dataclass(frozen=True, slots=True)

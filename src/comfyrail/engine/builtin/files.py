@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image, ImageOps, ImageSequence
 
 from comfyrail.engine.context import NodeContext
-from comfyrail.engine.definition import InputCheck, Literals, NodeResult, node
+from comfyrail.engine.definition import InputCheck, Literals, NodeInputs, NodeResult, node
 from comfyrail.engine.embedded_texts import embedded_texts
 from comfyrail.engine.file_hash import content_hash
 from comfyrail.engine.folders import Folders
@@ -42,8 +42,8 @@ def _find_missing_image(literals: Literals, folders: Folders) -> str | None:
     return None if path and path.is_file() else f"Invalid image file: {literals['image']}"
 
 
-def _hash_image(literals: Literals, folders: Folders) -> str:
-    return content_hash(_existing_path(folders, str(literals["image"])))
+def _hash_image(inputs: NodeInputs) -> str:
+    return content_hash(_existing_path(inputs.folders, str(inputs.literals["image"])))
 
 
 def _existing_path(folders: Folders, name: str) -> Path:

@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from comfyrail.clock import Clock, SystemClock
+from comfyrail.engine.assembly import build_executor
 from comfyrail.engine.builtin import builtin_registry
-from comfyrail.engine.cache import DEFAULT_CACHE_BYTES, MemoryCache
+from comfyrail.engine.caching.build import CacheConfig
+from comfyrail.engine.configuration import EngineConfiguration
 from comfyrail.engine.executor import Executor
 from comfyrail.engine.folders import Folders
 from comfyrail.engine.registry import NodeRegistry
@@ -28,8 +30,10 @@ WORKER: web.AppKey[Worker] = web.AppKey("worker", Worker)
 def create_worker(
     folders: Folders,
     *,
+    executor: Executor | None = None,
     registry: NodeRegistry | None = None,
-    cache_bytes: int = DEFAULT_CACHE_BYTES,
+    configuration: EngineConfiguration | None = None,
+    cache: CacheConfig | None = None,
     history_size: int = DEFAULT_HISTORY_SIZE,
     history_bytes: int = DEFAULT_HISTORY_BYTES,
     waiting_bytes: int = DEFAULT_WAITING_BYTES,
@@ -38,7 +42,9 @@ def create_worker(
 ) -> Worker:
     """Wire a worker on folders that exist. It does nothing until its application starts."""
     clock = clock or SystemClock()
-    executor = Executor(registry or builtin_registry(), folders, MemoryCache(cache_bytes), clock)
+    executor = executor or build_executor(
+        registry or builtin_registry(), folders, configuration, clock=clock, cache=cache
+    )
     retention = None if keep_outputs is None else OutputRetention(folders, keep_outputs, clock)
     return Worker(
         executor,

@@ -16,9 +16,12 @@ from comfyrail.engine.events import (
     NodeExecuted,
     NodeProgress,
 )
-from comfyrail.engine.executor import ExecutionRequest, Executor, full_type_name
+from comfyrail.engine.execution import ExecutionRequest
+from comfyrail.engine.executor import Executor
+from comfyrail.engine.failures import full_type_name
 from comfyrail.engine.interrupt import Interrupt
 from comfyrail.engine.retention import OutputRetention
+from comfyrail.errors import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +95,11 @@ class ExecutionThread:
         """`read` gives the request, in the thread: to parse a large one takes a while."""
         self._work.put(lambda: self._execute(read, interrupt, outbox))
 
-    def clear_cache(self) -> None:
-        """Forget all results, after what was given before."""
-        self._work.put(self._executor.cache.clear)
+    def free(self, *, unload_models: bool, free_memory: bool) -> None:
+        """Let go of what is kept between executions, after what was given before."""
+        self._work.put(
+            lambda: self._executor.free(unload_models=unload_models, free_memory=free_memory)
+        )
 
     def stop(self, timeout: float) -> None:
         """End after the current work; a node that does not look up is left behind."""
@@ -107,6 +112,7 @@ class ExecutionThread:
                 work()
             except Exception:
                 log.exception("work_between_prompts_failed")
+        self._executor.close()
 
     def _execute(self, read: RequestReader, interrupt: Interrupt, outbox: Outbox) -> None:
         def report(event: Event) -> None:
@@ -132,14 +138,16 @@ def _is_newer_progress(report: Report, waiting: Report) -> bool:
 
 
 def _engine_failure(error: BaseException, executor: Executor) -> ExecutionFailed:
+    asked_wrongly = isinstance(error, ConfigurationError)
     return ExecutionFailed(
         node_id="",
         node_type="",
         exception_type=full_type_name(error),
-        message=f"The engine itself failed: {error}",
+        message=str(error) if asked_wrongly else f"The engine itself failed: {error}",
         traceback=(),
         inputs={},
         executed=(),
         finished=(),
         at=executor.clock.now(),
+        kind="validation" if asked_wrongly else "runtime",
     )

@@ -16,6 +16,7 @@ from comfyrail.engine.server.worker import Worker
 
 class InfoRoutes:
     def __init__(self, worker: Worker) -> None:
+        self._worker = worker
         self._engine = worker.executor
 
     def table(self) -> list[web.RouteDef]:
@@ -24,10 +25,11 @@ class InfoRoutes:
             web.get("/object_info/{name}", self.one_node),
             web.get("/system_stats", self.system_stats),
             web.get("/features", self.features),
-            web.get("/embeddings", self.empty_list),
+            web.get("/embeddings", self.embeddings),
             web.get("/extensions", self.empty_list),
             web.get("/models", self.model_folders),
             web.get("/models/{folder}", self.models),
+            web.get("/comfyrail/packs", self.packs),
         ]
 
     async def all_nodes(self, _: web.Request) -> web.Response:
@@ -45,7 +47,10 @@ class InfoRoutes:
         return json_reply({definition.name: entry})
 
     async def system_stats(self, _: web.Request) -> web.Response:
-        return json_reply(system_stats())
+        special = await asyncio.to_thread(self._engine.surroundings.system_stats)
+        stats = system_stats()
+        stats["system"] |= special.get("system", {})
+        return json_reply({**stats, "devices": special.get("devices", stats["devices"])})
 
     async def features(self, _: web.Request) -> web.Response:
         return json_reply(FEATURES)
@@ -53,13 +58,25 @@ class InfoRoutes:
     async def empty_list(self, _: web.Request) -> web.Response:
         return json_reply([])
 
+    async def embeddings(self, _: web.Request) -> web.Response:
+        return json_reply(await asyncio.to_thread(self._engine.surroundings.embeddings))
+
     async def model_folders(self, _: web.Request) -> web.Response:
-        return json_reply(MODEL_FOLDERS)
+        found = self._engine.surroundings.model_folders()
+        return json_reply(MODEL_FOLDERS if found is None else found)
 
     async def models(self, request: web.Request) -> web.Response:
-        if request.match_info["folder"] not in MODEL_FOLDERS:
-            return web.Response(status=404)
-        return json_reply([])
+        folder = request.match_info["folder"]
+        surroundings = self._engine.surroundings
+        if surroundings.model_folders() is None:
+            return json_reply([]) if folder in MODEL_FOLDERS else web.Response(status=404)
+        found = await asyncio.to_thread(surroundings.models, folder)
+        return web.Response(status=404) if found is None else json_reply(found)
+
+    async def packs(self, _: web.Request) -> web.Response:
+        """Comfyrail's own: packs of nodes that could not be loaded, and why."""
+        failures = self._worker.pack_failures
+        return json_reply({"failures": [failure._asdict() for failure in failures]})
 
 
 def system_stats() -> dict[str, Any]:

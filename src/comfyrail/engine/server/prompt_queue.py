@@ -4,10 +4,10 @@ import heapq
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from comfyrail.engine.executor import ExecutionRequest
+from comfyrail.engine.execution import ExecutionRequest
 from comfyrail.engine.server.wire import encode_json
 
 DEFAULT_WAITING_BYTES = 1 << 30
@@ -30,6 +30,8 @@ class QueuedPrompt:
     workflow_id: str | int | None
     listed: bytes
     exact: bytes | None = None
+    secrets: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """For nodes that ask for them; never listed."""
 
     @classmethod
     def of(
@@ -39,6 +41,7 @@ class QueuedPrompt:
         prompt: Mapping[str, Any],
         extra_data: Mapping[str, Any],
         outputs: Sequence[str],
+        secrets: Mapping[str, Any] | None = None,
     ) -> "QueuedPrompt":
         form = [number, prompt_id, prompt, extra_data, outputs]
         listed = encode_json(form)
@@ -51,6 +54,7 @@ class QueuedPrompt:
             workflow_id=_workflow_id(extra_data),
             listed=listed,
             exact=json.dumps(form).encode() if has_lost_numbers else None,
+            secrets=secrets or {},
         )
 
     @property
@@ -60,7 +64,7 @@ class QueuedPrompt:
     def request(self) -> ExecutionRequest:
         """What the executor needs, parsed anew."""
         _, _, prompt, extra_data, outputs = json.loads(self.exact or self.listed)
-        return ExecutionRequest(prompt, outputs, extra_data)
+        return ExecutionRequest(prompt, outputs, extra_data, self.prompt_id, self.secrets)
 
 
 class PromptQueue:

@@ -9,12 +9,17 @@ from comfyrail.engine.events import (
     ExecutionInterrupted,
     ExecutionStarted,
     ExecutionSucceeded,
+    NodeBlocked,
     NodeExecuted,
     NodeFinished,
     NodeProgress,
+    NodeRecovered,
+    NodesAdded,
     NodesCached,
     NodeStarted,
+    Picture,
     Preview,
+    TextShown,
 )
 from comfyrail.engine.server.history import HistoryEntry
 from comfyrail.engine.server.job_list import ended_job
@@ -25,6 +30,7 @@ from comfyrail.engine.server.wire import (
     encode_json,
     object_parts,
     preview_message,
+    shown_text_message,
     text_message,
 )
 
@@ -42,6 +48,8 @@ class PromptRecord:
         self._current: str | None = None
         self._progress: TextMessage | None = None
         self._succeeded = False
+        self._parents: dict[str, str] = {}
+        self._displays: dict[str, str] = {}
 
     def apply(self, event: Event) -> Iterator[Message]:
         """Remember the event and give the messages that tell the client of it."""
@@ -50,13 +58,18 @@ class PromptRecord:
                 yield from self._start_node(node_id)
             case NodeProgress(node_id, value, maximum):
                 yield from self._report_progress(node_id, value, maximum)
-            case Preview(node_id, image, image_format):
-                yield preview_message(image, image_format, self._names_of(node_id))
+            case Preview() | Picture() | TextShown():
+                yield self._look_inside(event)
             case NodeExecuted(node_id, ui):
                 self._outputs[node_id] = ui
                 yield self._executed_message(node_id)
             case NodeFinished(node_id, cached):
                 yield self._finish_node(node_id, cached=cached)
+            case NodesAdded(parent_id, displays):
+                self._parents.update(dict.fromkeys(displays, parent_id))
+                self._displays.update(displays)
+            case NodeBlocked() | NodeRecovered():
+                yield self._trouble_message(event)
             case (
                 ExecutionStarted()
                 | NodesCached()
@@ -67,6 +80,16 @@ class PromptRecord:
                 yield self._change_status(event)
             case _:
                 assert_never(event)
+
+    def _look_inside(self, event: Preview | Picture | TextShown) -> Message:
+        if isinstance(event, TextShown):
+            return shown_text_message(event.node_id, event.text)
+        return preview_message(
+            event.image,
+            event.format,
+            self._names_of(event.node_id),
+            droppable=isinstance(event, Preview),
+        )
 
     def end_message(self) -> TextMessage:
         """The only sure sign of the end: sent after history has the prompt."""
@@ -96,7 +119,7 @@ class PromptRecord:
             "completed": self._succeeded,
             "messages": [[kind, data] for kind, data in self._status],
         }
-        meta = {node_id: _meta_of(node_id) for node_id in self._outputs}
+        meta = {node_id: self._meta_of(node_id) for node_id in self._outputs}
         parts = object_parts(
             [
                 ("prompt", [self.item.listed]),
@@ -130,7 +153,8 @@ class PromptRecord:
 
     def _finish_node(self, node_id: str, *, cached: bool) -> TextMessage:
         self._progress = None
-        maximum = 1 if cached else self._states[node_id]["max"]
+        state = self._states.get(node_id)
+        maximum = 1 if cached or state is None else state["max"]
         return self._state_message(node_id, maximum, maximum, "finished")
 
     def _change_status(
@@ -167,22 +191,73 @@ class PromptRecord:
         )
 
     def _executing_message(self, node_id: str) -> TextMessage:
-        return self._message("executing", {"node": node_id, "display_node": node_id})
+        return self._message(
+            "executing", {"node": node_id, "display_node": self._display_of(node_id)}
+        )
 
     def _executed_message(self, node_id: str) -> TextMessage:
         return self._message(
             "executed",
-            {"node": node_id, "display_node": node_id, "output": self._outputs[node_id]},
+            {
+                "node": node_id,
+                "display_node": self._display_of(node_id),
+                "output": self._outputs[node_id],
+            },
         )
 
     def _names_of(self, node_id: str) -> Data:
         return {
             "node_id": node_id,
             "prompt_id": self.item.prompt_id,
-            "display_node_id": node_id,
-            "parent_node_id": None,
-            "real_node_id": node_id,
+            "display_node_id": self._display_of(node_id),
+            "parent_node_id": self._parents.get(node_id),
+            "real_node_id": self._real_of(node_id),
         }
+
+    def _meta_of(self, node_id: str) -> Data:
+        return {
+            "node_id": node_id,
+            "display_node": self._display_of(node_id),
+            "parent_node": self._parents.get(node_id),
+            "real_node_id": self._real_of(node_id),
+        }
+
+    def _display_of(self, node_id: str) -> str:
+        return self._displays.get(node_id, node_id)
+
+    def _real_of(self, node_id: str) -> str:
+        while node_id in self._parents:
+            node_id = self._parents[node_id]
+        return node_id
+
+    def _trouble_message(self, event: NodeBlocked | NodeRecovered) -> TextMessage:
+        """What does not end the prompt: it is not among the messages of its history."""
+        if isinstance(event, NodeRecovered):
+            # ComfyUI has no such message: it fails at the first error.
+            return self._message(
+                "node_recovered",
+                {
+                    "node": event.node_id,
+                    "node_type": event.node_type,
+                    "action": event.action,
+                    "attempt": event.attempt,
+                    "exception_message": event.message,
+                },
+            )
+        return text_message(
+            "execution_error",
+            {
+                "prompt_id": self.item.prompt_id,
+                "node_id": event.node_id,
+                "node_type": event.node_type,
+                "executed": list(event.executed),
+                "exception_message": f"Execution Blocked: {event.message}",
+                "exception_type": "ExecutionBlocked",
+                "traceback": [],
+                "current_inputs": [],
+                "current_outputs": [],
+            },
+        )
 
     def _message(
         self, kind: str, data: Data, *, prompt_first: bool = False, droppable: bool = False
@@ -223,15 +298,13 @@ def _describe_status(
                 "traceback": list(event.traceback),
                 "current_inputs": event.inputs,
                 "current_outputs": list(event.finished),
+                **_recovery_of(event),
             }
         case _:
             assert_never(event)
 
 
-def _meta_of(node_id: str) -> Data:
-    return {
-        "node_id": node_id,
-        "display_node": node_id,
-        "parent_node": None,
-        "real_node_id": node_id,
-    }
+def _recovery_of(event: ExecutionFailed) -> Data:
+    """What ComfyUI does not say, and only where there is something to say."""
+    said: Data = {"kind": event.kind, "recoverable": event.recoverable}
+    return said if event.checkpoint is None else {**said, "checkpoint": event.checkpoint}

@@ -24,7 +24,7 @@ from comfyrail.engine.server.replies import (
 )
 from comfyrail.engine.server.wire import list_parts, object_parts
 from comfyrail.engine.server.worker import Worker
-from comfyrail.errors import MalformedRequest
+from comfyrail.errors import ConfigurationError, MalformedRequest
 
 SECRET_EXTRA_DATA = ("auth_token_comfy_org", "api_key_comfy_org")
 
@@ -51,7 +51,8 @@ class PromptRoutes:
         body = await request.read()
         # The count goes up in the order of arrival, before anything can wait.
         count = worker.next_number()
-        if len(body) > LARGEST_BODY_READ_AT_ONCE:
+        slow = worker.executor.surroundings.judges_slowly
+        if slow or len(body) > LARGEST_BODY_READ_AT_ONCE:
             read = await asyncio.to_thread(self._read_prompt, body, count)
         else:
             read = self._read_prompt(body, count)
@@ -124,8 +125,9 @@ class PromptRoutes:
 
     async def free(self, request: web.Request) -> web.Response:
         body = await read_json_object(request)
-        if body.get("free_memory"):
-            self._worker.free_memory()
+        unload_models, free_memory = bool(body.get("unload_models")), bool(body.get("free_memory"))
+        if unload_models or free_memory:
+            self._worker.free(unload_models=unload_models, free_memory=free_memory)
         return web.Response()
 
     def _read_prompt(
@@ -133,6 +135,8 @@ class PromptRoutes:
     ) -> tuple[QueuedPrompt, dict[str, Any]] | dict[str, Any]:
         """The prompt and what was found wrong with some outputs; or the body of a refusal."""
         data = parse_json(body)
+        if self._worker.change_request is not None:
+            data = self._worker.change_request(data)
         if data == [] or (isinstance(data, dict) and "prompt" not in data):
             return refusal(no_prompt())
         if not isinstance(data, dict):
@@ -141,7 +145,8 @@ class PromptRoutes:
         prompt_id = (
             _as_id(data["prompt_id"], "prompt_id") if "prompt_id" in data else str(uuid.uuid4())
         )
-        extra_data = _read_extra_data(data, self._worker.executor.clock.now())
+        extra_data, secrets = _read_extra_data(data, self._worker.executor.clock.now())
+        self._check_options(extra_data)
         targets = data.get("partial_execution_targets")
         verdict = check_prompt(
             data["prompt"],
@@ -151,8 +156,16 @@ class PromptRoutes:
         )
         if isinstance(verdict, PromptRefused):
             return verdict.body
-        item = QueuedPrompt.of(number, prompt_id, verdict.prompt, extra_data, verdict.outputs)
+        item = QueuedPrompt.of(
+            number, prompt_id, verdict.prompt, extra_data, verdict.outputs, secrets
+        )
         return item, verdict.node_errors
+
+    def _check_options(self, extra_data: dict[str, Any]) -> None:
+        try:
+            self._worker.executor.check_options(extra_data)
+        except ConfigurationError as error:
+            raise MalformedRequest(f"extra_data.{error.message}") from error
 
 
 def _read_number(data: dict[str, Any], count: int) -> float:
@@ -167,8 +180,10 @@ def _read_number(data: dict[str, Any], count: int) -> float:
     return -count if data.get("front") else count
 
 
-def _read_extra_data(data: dict[str, Any], created_at: int) -> dict[str, Any]:
-    """What goes with the prompt; secrets are left out, so that no reply can show them."""
+def _read_extra_data(
+    data: dict[str, Any], created_at: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What goes with the prompt; and secrets apart from it, so that no reply can show them."""
     extra_data = data.get("extra_data", {})
     if not isinstance(extra_data, dict):
         raise MalformedRequest("extra_data must be a JSON object.")
@@ -177,7 +192,8 @@ def _read_extra_data(data: dict[str, Any], created_at: int) -> dict[str, Any]:
     if client_id is not None:
         kept["client_id"] = _as_id(client_id, "client_id")
     kept["create_time"] = created_at
-    return kept
+    secrets = {key: extra_data[key] for key in SECRET_EXTRA_DATA if key in extra_data}
+    return kept, secrets
 
 
 def _as_id(value: Any, name: str) -> str:

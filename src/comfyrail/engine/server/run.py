@@ -1,20 +1,25 @@
 """Run a worker in this process until it is told to stop."""
 
 import asyncio
+import contextlib
 import shutil
 import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiohttp import web
 
-from comfyrail.engine.cache import DEFAULT_CACHE_BYTES
+from comfyrail.engine.assembly import build_executor
+from comfyrail.engine.caching.build import CacheConfig
+from comfyrail.engine.configuration import EngineConfiguration, load_configuration
 from comfyrail.engine.folders import Folders
 from comfyrail.engine.server.app import create_app, create_worker
-from comfyrail.engine.server.history import DEFAULT_HISTORY_SIZE
+from comfyrail.engine.server.node_sources import NodeSources, load_nodes
+from comfyrail.engine.server.pack_access import connect_packs
 from comfyrail.errors import ConfigurationError
 from comfyrail.process import (
     announce_url,
@@ -26,48 +31,116 @@ from comfyrail.process import (
 
 SHUTDOWN_SECONDS = 1.0
 ORPHAN_SECONDS = 3.0
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8188
 
 
-def run_worker(
-    host: str,
-    port: int,
-    data_dir: Path,
-    *,
-    input_dir: Path | None = None,
-    exit_with_parent: bool = False,
-    announce: bool = False,
-    keep_outputs: int | None = None,
-    cache_bytes: int = DEFAULT_CACHE_BYTES,
-    history_size: int = DEFAULT_HISTORY_SIZE,
-    on_ready: Callable[[str], None] | None = None,
-) -> None:
-    """Serve until SIGTERM or SIGINT. Port 0 takes a free one.
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """How a worker is started.
 
-    `announce` prints one line of JSON when the worker listens; `on_ready` is called with its URL.
-    `exit_with_parent` ends the process when its standard input ends, so that a worker does not
-    outlive the one that started it, however that one ended. `keep_outputs` bounds the files in the
-    output and temp folders. Raises ConfigurationError when it cannot start like this.
+    `announce` prints one line of JSON when the worker listens. `exit_with_parent` ends the process
+    when its standard input ends, so that a worker does not outlive the one that started it,
+    however that one ended. `keep_outputs` bounds the files in the output and temp folders.
+    """
+
+    data: Path
+    host: str | None = None
+    port: int | None = None
+    """0 takes a free one."""
+    input: Path | None = None
+    keep_outputs: int | None = None
+    config: Path | None = None
+    cache: Path | None = None
+    """Folder for results that outlast the worker and are shared with others; counts unless the
+    configuration names one."""
+    comfyui: Path | None = None
+    """A ComfyUI checkout whose nodes and packs are loaded."""
+    comfyui_arguments: Sequence[str] = ()
+    """Flags of ComfyUI's main.py."""
+    nodes: Sequence[Path] = ()
+    """Packs to load."""
+    announce: bool = False
+    exit_with_parent: bool = False
+
+
+def run_worker(settings: WorkerSettings, on_ready: Callable[[str], None] | None = None) -> None:
+    """Serve until SIGTERM or SIGINT; `on_ready` is called with the worker's URL.
+
+    Raises ConfigurationError when it cannot start like this.
     """
     hand_over_quickly()
-    with listen(host, port) as listener:
-        folders = prepare_folders(data_dir, input_dir)
-        worker = create_worker(
-            folders, cache_bytes=cache_bytes, history_size=history_size, keep_outputs=keep_outputs
+    configuration = (
+        EngineConfiguration() if settings.config is None else load_configuration(settings.config)
+    )
+    with contextlib.ExitStack() as stack:
+        # Whoever has the port must be told before a large ComfyUI is loaded in vain.
+        early = None if settings.comfyui else _listen(stack, settings, [DEFAULT_HOST], DEFAULT_PORT)
+        nodes = load_nodes(
+            settings.comfyui, settings.comfyui_arguments, settings.nodes, _comfyui_flags(settings)
         )
-        url = url_of(listener)
+        if nodes.listening is None:
+            listeners = early or []
+        else:
+            listeners = _listen(stack, settings, nodes.listening.hosts, nodes.listening.port)
+        folders = nodes.folders or prepare_folders(settings.data, settings.input)
+        executor = build_executor(
+            nodes.registry,
+            folders,
+            configuration,
+            cache=_cache_of(settings, configuration, nodes),
+            surroundings=nodes.surroundings,
+        )
+        worker = create_worker(folders, executor=executor, keep_outputs=settings.keep_outputs)
+        worker.pack_failures = nodes.failures
+        app = create_app(worker)
+        if nodes.server is not None:
+            connect_packs(nodes.server, worker, app)
+        url = url_of(listeners[0])
 
         def say_ready() -> None:
-            if announce:
+            if settings.announce:
                 announce_url(url)
             if on_ready is not None:
                 on_ready(url)
 
-        asyncio.run(_serve(create_app(worker), listener, say_ready, watch_stdin=exit_with_parent))
+        serving = _serve(app, listeners, say_ready, watch_stdin=settings.exit_with_parent)
+        with asyncio.Runner(loop_factory=nodes.loop_factory) as runner:
+            runner.run(serving)
+
+
+def _listen(
+    stack: contextlib.ExitStack, settings: WorkerSettings, hosts: Sequence[str], port: int
+) -> list[socket.socket]:
+    """One socket for each address; all of them have the port of the first."""
+    listeners: list[socket.socket] = []
+    wanted = port if settings.port is None else settings.port
+    for host in hosts if settings.host is None else [settings.host]:
+        listener = stack.enter_context(listen(host, wanted))
+        wanted = listener.getsockname()[1]
+        listeners.append(listener)
+    return listeners
+
+
+def _comfyui_flags(settings: WorkerSettings) -> list[str]:
+    """Our own flags in ComfyUI's words: packs look at them."""
+    flags = [] if settings.host is None else ["--listen", settings.host]
+    return flags if settings.port is None else [*flags, "--port", str(settings.port)]
+
+
+def _cache_of(
+    settings: WorkerSettings, configuration: EngineConfiguration, nodes: NodeSources
+) -> CacheConfig:
+    """What the configuration says, changed by what ComfyUI's flags say."""
+    section = configuration.cache_config()
+    if section.disk_path is None:
+        section = replace(section, disk_path=settings.cache)
+    return section if nodes.change_cache is None else nodes.change_cache(section)
 
 
 async def _serve(
     app: web.Application,
-    listener: socket.socket,
+    listeners: Sequence[socket.socket],
     say_ready: Callable[[], None],
     *,
     watch_stdin: bool,
@@ -82,7 +155,8 @@ async def _serve(
     )
     await runner.setup()
     try:
-        await web.SockSite(runner, listener).start()
+        for listener in listeners:
+            await web.SockSite(runner, listener).start()
         say_ready()
         await stopping.wait()
     finally:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from aiohttp import WSCloseCode, web
 
-from comfyrail.engine.server.wire import Message, PreviewMessage, TextMessage
+from comfyrail.engine.server.wire import BinaryMessage, Message, PreviewMessage, TextMessage
 
 MOST_WAITING_MESSAGES = 100_000
 MOST_WAITING_BYTES = 32 << 20
@@ -67,6 +67,8 @@ class Connection:
                 await self._socket.send_str(text)
             case PreviewMessage(plain, with_metadata):
                 await self._socket.send_bytes(with_metadata if self.wants_metadata else plain)
+            case BinaryMessage(content):
+                await self._socket.send_bytes(content)
 
     def _is_full(self) -> bool:
         return (

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 PREVIEW = 1
+TEXT = 3
 PREVIEW_WITH_METADATA = 4
 IMAGE_CODES = {"jpeg": 1, "png": 2}
 
@@ -84,16 +85,35 @@ class PreviewMessage:
         return len(self.with_metadata)
 
 
-Message = TextMessage | PreviewMessage
+@dataclass(frozen=True, slots=True)
+class BinaryMessage:
+    content: bytes
+    droppable: bool = True
+
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
+
+Message = TextMessage | PreviewMessage | BinaryMessage
 
 
 def text_message(kind: str, data: Mapping[str, Any], *, droppable: bool = False) -> TextMessage:
     return TextMessage(encode_json({"type": kind, "data": data}).decode(), droppable)
 
 
-def preview_message(image: bytes, image_format: str, metadata: Mapping[str, Any]) -> PreviewMessage:
+def preview_message(
+    image: bytes, image_format: str, metadata: Mapping[str, Any], *, droppable: bool = True
+) -> PreviewMessage:
     described = encode_json({**metadata, "image_type": f"image/{image_format}"})
     return PreviewMessage(
         plain=struct.pack(">II", PREVIEW, IMAGE_CODES[image_format]) + image,
         with_metadata=struct.pack(">II", PREVIEW_WITH_METADATA, len(described)) + described + image,
+        droppable=droppable,
     )
+
+
+def shown_text_message(node_id: str, text: str) -> BinaryMessage:
+    name = node_id.encode("utf-8", "replace")
+    content = text.encode("utf-8", "replace")
+    return BinaryMessage(struct.pack(">II", TEXT, len(name)) + name + content)

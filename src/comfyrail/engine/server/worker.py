@@ -1,11 +1,12 @@
 """The worker's state on the event loop: what waits, what runs, what has ended, who listens."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import structlog
 
+from comfyrail.engine.comfyui.packs import PackFailure
 from comfyrail.engine.executor import Executor
 from comfyrail.engine.interrupt import Interrupt
 from comfyrail.engine.retention import OutputRetention
@@ -47,6 +48,9 @@ class Worker:
         self._thread = ExecutionThread(executor, retention)
         self._running: tuple[PromptRecord, Interrupt] | None = None
         self._next_number = 0
+        self.pack_failures: Sequence[PackFailure] = ()
+        self.change_request: Callable[[Any], Any] | None = None
+        """What packs do to the body of a request before it is read."""
 
     def start(self) -> None:
         self._outbox = Outbox(asyncio.get_running_loop(), self._take_reports)
@@ -100,8 +104,8 @@ class Worker:
             if prompt_id is None or record.item.prompt_id == prompt_id:
                 interrupt.request()
 
-    def free_memory(self) -> None:
-        self._thread.clear_cache()
+    def free(self, *, unload_models: bool, free_memory: bool) -> None:
+        self._thread.free(unload_models=unload_models, free_memory=free_memory)
 
     def connect(self, client_id: str, connection: Connection) -> None:
         """Greet a client, tell it what it missed, and keep it informed from here on."""

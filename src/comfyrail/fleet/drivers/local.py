@@ -22,9 +22,17 @@ class LocalHost:
 
     driver = "local"
 
-    def __init__(self, folder: Path, input_folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        input_folder: Path,
+        cache_folder: Path | None = None,
+        engine_config: Path | None = None,
+    ) -> None:
         self._folder = folder
         self._input_folder = input_folder
+        self._cache_folder = cache_folder
+        self._engine_config = engine_config
         self._log_path = folder / "worker.log"
         self._process: Process | None = None
         self._drain: asyncio.Task[None] | None = None
@@ -72,6 +80,10 @@ class LocalHost:
         command = [sys.executable, "-m", "comfyrail", "worker", "--port", "0"]
         command += ["--data", str(self._folder), "--input", str(self._input_folder)]
         command += ["--announce", "--exit-with-parent", "--keep-outputs", str(KEPT_OUTPUTS)]
+        if self._cache_folder is not None:
+            command += ["--cache", str(self._cache_folder)]
+        if self._engine_config is not None:
+            command += ["--config", str(self._engine_config)]
         await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
         with await asyncio.to_thread(self._open_log) as log_file:
             # In a session of its own: Ctrl-C goes to the server, which then ends its workers.

@@ -1,0 +1,34 @@
+"""Nodes that run in a process of their own: another process must be able to import them."""
+
+import os
+import signal
+import time
+
+from comfyrail.engine.definition import node
+
+INT = ("INT",)
+
+
+@node("ProcessId", required={"value": INT}, outputs=INT, runs_in="process", cacheable=False)
+def process_id(value: int) -> int:
+    return os.getpid() if value else 0
+
+
+@node("FailInProcess", required={"value": INT}, outputs=INT, runs_in="process")
+def fail_in_process(value: int) -> int:
+    raise ValueError(f"not {value}")
+
+
+@node("DieInProcess", required={"value": INT}, outputs=INT, runs_in="process")
+def die_in_process(value: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return value
+
+
+@node("HangInProcess", required={"value": INT}, outputs=INT, runs_in="process", timeout=0.5)
+def hang_in_process(value: int) -> int:
+    time.sleep(60)
+    return value
+
+
+NODES = [process_id, fail_in_process, die_in_process, hang_in_process]
