@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, Callable[[], Awaitable[None]]] = {
     "submit": service.submit,
     "jobs": service.jobs,
     "engine": engine.chains,
+    "overhead": engine.overhead,
 }
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from comfyrail.clock import Clock, SystemClock
 from comfyrail.engine.caching.build import CacheConfig, build_cache
+from comfyrail.engine.caching.result_cache import ResultCache
 from comfyrail.engine.configuration import EngineConfiguration
 from comfyrail.engine.executor import Executor, RunnerFactory
 from comfyrail.engine.folders import Folders
@@ -17,6 +18,7 @@ from comfyrail.engine.memory.value_store import ValueStore
 from comfyrail.engine.registry import NodeRegistry
 from comfyrail.engine.resources.detect import detect_capacity
 from comfyrail.engine.resources.pool import ResourcePool
+from comfyrail.engine.runners.interface import Runner
 from comfyrail.engine.runners.parallel import ParallelRunner
 from comfyrail.engine.surroundings import Surroundings
 
@@ -49,7 +51,7 @@ def build_executor(
         surroundings=surroundings,
         hooks=hooks,
         options=configuration.run_options(),
-        runners=_runners_of(configuration, folders),
+        runners=_runners_of(configuration, folders, results),
         value_store=_value_store_of(configuration, folders, budget),
         checkpoints=configuration.execution.checkpoints,
     )
@@ -71,8 +73,14 @@ def _value_store_of(
     return partial(ValueStore, budget, SpillArea(folder))
 
 
-def _runners_of(configuration: EngineConfiguration, folders: Folders) -> dict[str, RunnerFactory]:
-    return {"parallel": partial(_parallel_runner, configuration, folders.output)}
+def _runners_of(
+    configuration: EngineConfiguration, folders: Folders, cache: ResultCache
+) -> dict[str, RunnerFactory]:
+    parallel = partial(_parallel_runner, configuration, folders.output)
+    distributed = partial(_distributed_runner, configuration, cache, parallel)
+    if configuration.execution.strategy == "distributed":
+        distributed().close()  # what is wrong with it should be said now
+    return {"parallel": parallel, "distributed": distributed}
 
 
 def _parallel_runner(configuration: EngineConfiguration, folder: Path) -> ParallelRunner:
@@ -84,3 +92,12 @@ def _parallel_runner(configuration: EngineConfiguration, folder: Path) -> Parall
         threads=execution.max_threads or cores,
         processes=execution.max_processes or cores,
     )
+
+
+def _distributed_runner(
+    configuration: EngineConfiguration, cache: ResultCache, local: Callable[[], Runner]
+) -> Runner:
+    """Raises ConfigurationError where no cache level is shared, or a package is missing."""
+    from comfyrail.engine.distributed.build import build_remote_runner  # noqa: PLC0415 - few use it
+
+    return build_remote_runner(configuration.execution.distributed, cache, local())

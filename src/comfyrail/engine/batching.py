@@ -4,9 +4,9 @@ Worth it for small images alone, where a call costs more than its work: joining 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from comfyrail.engine.caching.result import Slot
@@ -48,7 +48,9 @@ def fits(first: "np.ndarray[Any, Any]", other: "np.ndarray[Any, Any]") -> bool:
 def join_calls(invocation: Invocation, images: Sequence["np.ndarray[Any, Any]"]) -> Invocation:
     """The invocation with all images in place of its own."""
     name = invocation.definition.batches or ""
-    return replace(invocation, inputs={**invocation.inputs, name: (np.concatenate(images),)})
+    return msgspec.structs.replace(
+        invocation, inputs={**invocation.inputs, name: (np.concatenate(images),)}
+    )
 
 
 def split_results(

@@ -1,12 +1,13 @@
 """The engine's configuration file: the section `execution_engine` of a YAML file [12.11]."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import yaml
 
 from comfyrail.engine.caching.build import CacheConfig
+from comfyrail.engine.distributed.settings import DistributedSection
 from comfyrail.engine.options import (
     OptimizerOptions,
     RunOptions,
@@ -23,19 +24,6 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A field that is not known is a mistake, not a wish for later."""
 
 
-class DistributedSection(_Section, frozen=True):
-    """Where the strategy `distributed` runs nodes."""
-
-    runner: Literal["celery", "kubernetes", "lambda"] = "celery"
-    broker_url: str = "redis://127.0.0.1:6379/0"
-    queue: str = "comfyrail-nodes"
-    lease_seconds: float = 6.0
-    """How long a machine that runs a node may be silent before the node is given to another."""
-    most_tasks: int = 64
-    kubernetes: dict[str, Any] = msgspec.field(default_factory=dict)
-    aws_lambda: dict[str, Any] = msgspec.field(default_factory=dict)
-
-
 class ExecutionSection(_Section, frozen=True):
     strategy: Strategy = "sequential"
     max_threads: int | None = None
@@ -47,7 +35,7 @@ class ExecutionSection(_Section, frozen=True):
     on_error: dict[str, Any] = msgspec.field(default_factory=dict)
     """Policies by node type."""
     optimizer: bool | dict[str, bool] = msgspec.field(default_factory=dict)
-    distributed: DistributedSection = DistributedSection()
+    distributed: DistributedSection = msgspec.field(default_factory=DistributedSection)
 
 
 class ResourceSection(_Section, frozen=True):

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
+import msgspec
+
 from comfyrail.engine.folders import Folders
 from comfyrail.engine.policies import ErrorPolicy
 from comfyrail.engine.resources.needs import ResourceNeeds
@@ -27,8 +29,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _DEFAULT_NEEDS = ResourceNeeds()
 
 
-@dataclass(frozen=True, slots=True)
-class NodeResult:
+class NodeResult(msgspec.Struct, frozen=True):
     """What a node function returns when it has more to give than values.
 
     `ui` is shown to clients: each entry of it is a list; an entry of such a list that has

@@ -1,8 +1,9 @@
 """What happens while a graph runs, as values. The executor emits them; a sink takes them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
 
 from comfyrail.clock import Instant
 
@@ -10,33 +11,28 @@ PreviewFormat = Literal["jpeg", "png"]
 ErrorKind = Literal["validation", "resource", "timeout", "dependency", "runtime"]
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutionStarted:
+class ExecutionStarted(msgspec.Struct, frozen=True):
     at: Instant
 
 
-@dataclass(frozen=True, slots=True)
-class NodesCached:
+class NodesCached(msgspec.Struct, frozen=True):
     """The nodes of the requested outputs whose results are known already."""
 
     node_ids: Sequence[str]
     at: Instant
 
 
-@dataclass(frozen=True, slots=True)
-class NodeStarted:
+class NodeStarted(msgspec.Struct, frozen=True):
     node_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeProgress:
+class NodeProgress(msgspec.Struct, frozen=True):
     node_id: str
     value: float
     maximum: float
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
+class Preview(msgspec.Struct, frozen=True):
     """A picture of an unfinished result, encoded."""
 
     node_id: str
@@ -44,8 +40,7 @@ class Preview:
     format: PreviewFormat
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(msgspec.Struct, frozen=True):
     """A finished picture that is sent to the client instead of being saved; never left out."""
 
     node_id: str
@@ -53,24 +48,21 @@ class Picture:
     format: PreviewFormat
 
 
-@dataclass(frozen=True, slots=True)
-class TextShown:
+class TextShown(msgspec.Struct, frozen=True):
     """A text about an unfinished result."""
 
     node_id: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodesAdded:
+class NodesAdded(msgspec.Struct, frozen=True):
     """A node put other nodes in its place; `displays` says under which node each is shown."""
 
     parent_id: str
     displays: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeBlocked:
+class NodeBlocked(msgspec.Struct, frozen=True):
     """A node did not run because an input was blocked with a message. The execution goes on."""
 
     node_id: str
@@ -79,8 +71,7 @@ class NodeBlocked:
     executed: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRecovered:
+class NodeRecovered(msgspec.Struct, frozen=True):
     """A node failed, and its policy found a way on. `action` says which."""
 
     node_id: str
@@ -90,27 +81,23 @@ class NodeRecovered:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeExecuted:
+class NodeExecuted(msgspec.Struct, frozen=True):
     """A node has something to show: files that it wrote, texts."""
 
     node_id: str
     ui: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFinished:
+class NodeFinished(msgspec.Struct, frozen=True):
     node_id: str
     cached: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutionSucceeded:
+class ExecutionSucceeded(msgspec.Struct, frozen=True):
     at: Instant
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutionFailed:
+class ExecutionFailed(msgspec.Struct, frozen=True):
     """A node raised. `inputs` are short texts of what it was given."""
 
     node_id: str
@@ -129,8 +116,7 @@ class ExecutionFailed:
     """The name of the checkpoint to resume from, where one was written."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutionInterrupted:
+class ExecutionInterrupted(msgspec.Struct, frozen=True):
     """An interrupt was seen; no node is named when it came between two nodes."""
 
     node_id: str | None

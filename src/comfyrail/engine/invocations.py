@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from comfyrail.engine.execution import Execution
 
 
+_NOTHING: dict[str, Any] = {}
+
+
 class Invocations:
     """Makes them for one execution."""
 
@@ -86,8 +89,10 @@ class Invocations:
             return None
         return partial(self._engine.surroundings.call, self._run, node_id)
 
-    def _fixed(self, node: BoundNode, inputs: Mapping[str, Slot]) -> dict[str, Any]:
+    def _fixed(self, node: BoundNode, inputs: Mapping[str, Slot]) -> Mapping[str, Any]:
         definition = node.definition
+        if not definition.hidden and not definition.takes_context:
+            return _NOTHING
         fixed = {name: self._hidden(kind, node) for name, kind in definition.hidden.items()}
         if definition.takes_context:
             engine, run = self._engine, self._run

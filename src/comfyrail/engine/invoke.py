@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from comfyrail.engine.blocking import ExecutionBlocker
 from comfyrail.engine.caching.result import CachedResult, Slot, freeze_arrays
@@ -17,8 +18,7 @@ Around = Callable[[int], AbstractContextManager[None]]
 _SILENT = ExecutionBlocker()
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(msgspec.Struct, frozen=True):
     """One node with all that a run of it needs. Can be carried out in any thread."""
 
     definition: NodeDefinition

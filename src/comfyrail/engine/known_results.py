@@ -1,8 +1,9 @@
 """Which results of an execution's nodes need not be made again, and where they are."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
+
+import msgspec
 
 from comfyrail.engine.caching.result import CachedResult
 from comfyrail.engine.caching.result_cache import ResultCache
@@ -59,7 +60,7 @@ def with_files(result: CachedResult, folders: Folders) -> CachedResult:
         return result
     stamps = {str(path): _stamp(path) for path in files_of(result, folders)}
     found = {path: stamp for path, stamp in stamps.items() if stamp is not None}
-    return replace(result, files=found) if found else result
+    return msgspec.structs.replace(result, files=found) if found else result
 
 
 def files_are_there(result: CachedResult, folders: Folders) -> bool:

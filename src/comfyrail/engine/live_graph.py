@@ -3,8 +3,9 @@ nodes that expand.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from comfyrail.engine.definition import NodeDefinition
 from comfyrail.engine.registry import NodeView
@@ -16,8 +17,7 @@ class Link(NamedTuple):
     slot: int
 
 
-@dataclass(frozen=True, slots=True)
-class BoundNode:
+class BoundNode(msgspec.Struct, frozen=True):
     """`literals` holds every other value of the prompt, also those that the node type ignores."""
 
     id: str

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import msgspec
+
 from comfyrail.engine.blocking import ExecutionBlocker
 from comfyrail.engine.events import NodeRecovered
 from comfyrail.engine.failures import message_of
@@ -80,7 +82,8 @@ class Recovery:
         """Another node type with the inputs of a node, as far as it takes them."""
         stand_in = self._graph.bind_as(node, node_type)
         # What it gives must not be found later under the key of the node that failed.
-        return replace(stand_in, definition=replace(stand_in.definition, cacheable=False))
+        definition = replace(stand_in.definition, cacheable=False)
+        return msgspec.structs.replace(stand_in, definition=definition)
 
 
 def _recovered(

@@ -2,26 +2,27 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import numpy as np
 
 Slot = tuple[Any, ...]
 """The values of one output: one, or several where a node gives a list."""
 
 _SEQUENCES = (list, tuple)
+_PLAIN = frozenset((int, float, bool, str, bytes, type(None)))
 _CONTAINER_BYTES = 256
 """About what two tuples and an array take beside the array's data."""
 
 
-@dataclass(frozen=True, slots=True)
-class CachedResult:
+class CachedResult(msgspec.Struct, frozen=True):
     slots: tuple[Slot, ...]
     ui: Mapping[str, Sequence[Any]] | None = None
     seconds: float = 0.0
     """How long the node took."""
-    files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    files: Mapping[str, tuple[int, int]] = MappingProxyType({})
     """Size and time of change of each file that the node wrote: a file of the same name may be
     another one by now, or another machine's."""
 
@@ -33,6 +34,8 @@ def measure_bytes(value: Any) -> int:
     """
     if _is_one_array(value):
         return int(value[0][0].nbytes) + _CONTAINER_BYTES
+    if _is_one_plain_value(value):
+        return sys.getsizeof(value[0][0]) + _CONTAINER_BYTES
     arrays: tuple[Any, ...] = (np.ndarray, *tensor_types())
     total = 0
     for part in _parts(value):
@@ -48,6 +51,8 @@ def freeze_arrays(value: Any) -> None:
     if _is_one_array(value):
         value[0][0].flags.writeable = False
         return
+    if _is_one_plain_value(value):
+        return
     for part in _parts(value):
         if isinstance(part, np.ndarray):
             part.setflags(write=False)
@@ -57,6 +62,17 @@ def tensor_types() -> tuple[type, ...]:
     """torch.Tensor where torch is loaded, else nothing. Does not import torch."""
     tensor = getattr(sys.modules.get("torch"), "Tensor", None)
     return () if tensor is None else (tensor,)
+
+
+def _is_one_plain_value(value: Any) -> bool:
+    """Whether it is the slots of a node with one output, which has one number or text."""
+    return (
+        type(value) is tuple
+        and len(value) == 1
+        and type(value[0]) is tuple
+        and len(value[0]) == 1
+        and type(value[0][0]) in _PLAIN
+    )
 
 
 def _is_one_array(value: Any) -> bool:

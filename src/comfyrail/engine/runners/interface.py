@@ -1,8 +1,9 @@
 """What an execution asks of whoever runs its nodes."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
+
+import msgspec
 
 from comfyrail.engine.definition import NodeDefinition, NodeResult
 from comfyrail.engine.invoke import Invocation
@@ -11,8 +12,7 @@ from comfyrail.engine.live_graph import BoundNode
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTask:
+class NodeTask(msgspec.Struct, frozen=True):
     """One node that is to run now.
 
     `source_keys` has the key and the slot behind every linked input, for those who fetch values
@@ -26,8 +26,7 @@ class NodeTask:
     invocation: Invocation | None
 
 
-@dataclass(frozen=True, slots=True)
-class KeptElsewhere:
+class KeptElsewhere(msgspec.Struct, frozen=True):
     """The node has run elsewhere; its values are in the shared cache under its key."""
 
     ui: Mapping[str, Sequence[Any]] | None = None
