@@ -125,6 +125,18 @@ def without_width() -> Graph:
         ({"workflow": picture(), "priority": "high"}, 400, "MALFORMED_REQUEST", "priority"),
         ({"workflow": picture(), "timeout": 0}, 400, "INVALID_TIMEOUT", "86400"),
         ({"workflow": picture(), "timeout": 1e9}, 400, "INVALID_TIMEOUT", "86400"),
+        (
+            {"workflow": picture(), "execution_config": {"strategy": "magic"}},
+            400,
+            "INVALID_EXECUTION_CONFIG",
+            "none of sequential",
+        ),
+        (
+            {"workflow": picture(), "execution_config": {"on_error": {"1": "pray"}}},
+            400,
+            "INVALID_EXECUTION_CONFIG",
+            "no policy 'pray'",
+        ),
         ({"workflow": {}}, 422, "SCHEMA_VALIDATION_ERROR", "no nodes"),
         ({"workflow": {"1": 5}}, 422, "SCHEMA_VALIDATION_ERROR", "Node '1' is a number"),
         ({"workflow": {"nodes": [], "links": []}}, 422, "SCHEMA_VALIDATION_ERROR", "editor"),
@@ -300,6 +312,20 @@ def test_queued_job_is_cancelled_at_once(running_server: Comfyrail) -> None:
     assert (body["status"], body["attempts"]) == ("cancelled", 0)
     running_server.call("POST", f"/v1/workflows/execution/{blocking}/cancel")
     running_server.wait_for(blocking, "cancelled")
+
+
+def test_options_of_the_engine_reach_the_worker(running_server: Comfyrail) -> None:
+    graph = picture()
+    graph["1"]["inputs"] |= {"width": 16384, "height": 16384, "batch_size": 4096}
+    graph["9"] = {"class_type": "PreviewImage", "inputs": {"images": ["8", 0]}}
+    graph["8"] = picture(77)["1"]
+    config = {"strategy": "parallel", "on_error": {"1": "skip"}}
+    job_id = running_server.submit(graph, execution_config=config)
+    job = running_server.wait_for(job_id, "completed")
+    assert [output["node_id"] for output in job["result"]["outputs"]] == ["9"]
+    warnings = [event for event in running_server.events(job_id) if "warning" in event["type"]]
+    assert warnings[0]["data"]["node_id"] == "1"
+    assert "(skip)" in warnings[0]["data"]["message"]
 
 
 def test_ended_job_cannot_be_cancelled(running_server: Comfyrail) -> None:

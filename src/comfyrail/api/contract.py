@@ -22,6 +22,7 @@ class ExecuteRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     input_params: dict[str, Any] = {}
     priority: int = 5
     timeout: float = 1800.0
+    execution_config: dict[str, Any] = {}
 
 
 class ExecuteReply(msgspec.Struct, kw_only=True):

@@ -46,7 +46,12 @@ async def execute(request: Request) -> Response:
     accepted = await services_of(request).submit(
         principal_of(request),
         Submission(
-            body.workflow, body.input_params, body.priority, body.timeout, announced_size(request)
+            body.workflow,
+            body.input_params,
+            body.priority,
+            body.timeout,
+            body.execution_config,
+            announced_size(request),
         ),
     )
     reply = ExecuteReply(

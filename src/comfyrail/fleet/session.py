@@ -167,7 +167,10 @@ class AttemptSession:
             return self._stop_with
         try:
             await self._client.submit(
-                self._attempt.prompt, self._attempt.prompt_id, self._connection.client_id
+                self._attempt.prompt,
+                self._attempt.prompt_id,
+                self._connection.client_id,
+                self._attempt.execution_config,
             )
         except PromptRejected as error:
             return Failed(Fault.of(error))

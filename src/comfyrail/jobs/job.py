@@ -1,7 +1,7 @@
 """The values that rooms hand each other about jobs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from comfyrail.clock import Instant
@@ -26,6 +26,8 @@ class NewJob:
     timeout_seconds: float
     expected_seconds: float
     submitted_at: Instant
+    execution_config: bytes | None = None
+    """How the engine carries it out, as JSON; None where nothing is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class Attempt:
     prompt: Mapping[str, Any]
     progress: Progress
     cancel_requested: bool
+    execution_config: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

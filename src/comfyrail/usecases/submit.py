@@ -9,7 +9,8 @@ import msgspec
 
 from comfyrail.access.principal import Principal
 from comfyrail.clock import Clock, Instant
-from comfyrail.errors import MalformedRequest, MalformedWorkflow
+from comfyrail.engine.options import RunOptions, read_run_options
+from comfyrail.errors import ConfigurationError, MalformedRequest, MalformedWorkflow
 from comfyrail.ids import JobId, new_job_id
 from comfyrail.jobs.job import NewJob
 from comfyrail.jobs.priority import (
@@ -38,6 +39,8 @@ class Submission:
     input_params: Mapping[str, Any] = field(default_factory=dict)
     priority: int = DEFAULT_PRIORITY
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    execution_config: Mapping[str, Any] = field(default_factory=dict)
+    """Options of Comfyrail's engine."""
     encoded_size: int | None = None
     """Bytes of JSON that it came as, where they are known."""
 
@@ -76,6 +79,7 @@ class SubmitWorkflow:
             timeout_seconds=submission.timeout_seconds,
             expected_seconds=expected_seconds(workflow),
             submitted_at=now,
+            execution_config=_execution_config(principal, submission),
         )
         position = await self._store.add_job(job)
         return Accepted(job.id, now, job.expected_seconds, position)
@@ -89,6 +93,20 @@ class SubmitWorkflow:
             return workflow, msgspec.json.encode(workflow.to_prompt())
         except RecursionError as error:
             raise MalformedWorkflow("The workflow is nested too deeply.") from error
+
+
+def _execution_config(principal: Principal, submission: Submission) -> bytes | None:
+    """The engine's options, checked. A checkpoint belongs to its tenant."""
+    config = dict(submission.execution_config)
+    if not config:
+        return None
+    try:
+        options = read_run_options(config, RunOptions(), where="execution_config")
+    except ConfigurationError as error:
+        raise MalformedRequest(error.message, code="INVALID_EXECUTION_CONFIG") from error
+    if options.checkpoint is not None:
+        config["checkpoint"] = f"{principal.tenant}/{options.checkpoint}"
+    return msgspec.json.encode(config)
 
 
 def _check_limits(submission: Submission) -> None:

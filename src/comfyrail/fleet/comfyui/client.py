@@ -47,9 +47,20 @@ class ComfyClient:
         """The node catalog as the worker wrote it."""
         return await self._get("/object_info")
 
-    async def submit(self, prompt: Mapping[str, Any], prompt_id: str, client_id: str) -> None:
-        """Queue a graph under an id of our own. Raises PromptRejected with the worker's reply."""
-        body = {"prompt": prompt, "prompt_id": prompt_id, "client_id": client_id}
+    async def submit(
+        self,
+        prompt: Mapping[str, Any],
+        prompt_id: str,
+        client_id: str,
+        execution_config: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Queue a graph under an id of our own. Raises PromptRejected with the worker's reply.
+
+        `execution_config` is for Comfyrail's engine; a ComfyUI passes over it.
+        """
+        body: dict[str, Any] = {"prompt": prompt, "prompt_id": prompt_id, "client_id": client_id}
+        if execution_config:
+            body["extra_data"] = {"comfyrail": execution_config}
         async with self._call("POST", "/prompt", data=msgspec.json.encode(body)) as response:
             content = await self._read(response)
             if response.status == 200:

@@ -110,7 +110,7 @@ def _read(kind: str, prompt_id: str, data: Mapping[str, Any]) -> Message | None:
             entries = nodes.values() if isinstance(nodes, dict) else ()
             changes = tuple(_read_node(entry) for entry in entries if isinstance(entry, dict))
             message = ProgressChanged(prompt_id, changes)
-        case "execution_error":
+        case "execution_error" | "node_recovered":
             message = ExecutionNoted(prompt_id, kind, read_failure(data))
         case _ if kind in _NOTED:
             message = ExecutionNoted(prompt_id, kind)

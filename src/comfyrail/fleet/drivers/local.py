@@ -80,6 +80,8 @@ class LocalHost:
         command = [sys.executable, "-m", "comfyrail", "worker", "--port", "0"]
         command += ["--data", str(self._folder), "--input", str(self._input_folder)]
         command += ["--announce", "--exit-with-parent", "--keep-outputs", str(KEPT_OUTPUTS)]
+        # Several on one machine cannot have the usual port: the log says which one it is.
+        command += ["--metrics-port", "0"]
         if self._cache_folder is not None:
             command += ["--cache", str(self._cache_folder)]
         if self._engine_config is not None:

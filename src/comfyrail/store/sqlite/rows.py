@@ -63,6 +63,7 @@ def read_attempt(row: sqlite3.Row) -> Attempt:
         started_at=Instant(row["started_at"]),
         timeout_seconds=row["timeout_seconds"],
         prompt=_decode_object(row["prompt"]),
+        execution_config=_decode_object(row["execution_config"] or b"{}"),
         progress=_read_progress(row),
         cancel_requested=bool(row["cancel_requested"]),
     )

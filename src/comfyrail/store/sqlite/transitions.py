@@ -29,7 +29,12 @@ def enqueue(tx: Transaction, job: NewJob) -> int | None:
         submitted_at=job.submitted_at,
         total_nodes=job.node_count,
     )
-    tx.run("insert_prompt", job_id=job.id, prompt=job.prompt)
+    tx.run(
+        "insert_prompt",
+        job_id=job.id,
+        prompt=job.prompt,
+        execution_config=job.execution_config,
+    )
     position = position_of(tx, job.rank, job.id)
     data = {"queue_position": position, "priority": job.priority}
     _write_event(tx, job.id, 1, NewEvent(EventType.QUEUED, data))

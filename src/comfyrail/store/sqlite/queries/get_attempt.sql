@@ -1,6 +1,6 @@
 SELECT
     attempts.*, jobs.timeout_seconds, jobs.progress, jobs.current_node, jobs.completed_nodes,
-    jobs.total_nodes, jobs.cancel_requested, job_prompts.prompt
+    jobs.total_nodes, jobs.cancel_requested, job_prompts.prompt, job_prompts.execution_config
 FROM attempts
 JOIN jobs ON jobs.id = attempts.job_id
 JOIN job_prompts ON job_prompts.job_id = attempts.job_id

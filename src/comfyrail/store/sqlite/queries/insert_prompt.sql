@@ -1,1 +1,2 @@
-INSERT INTO job_prompts (job_id, prompt) VALUES (:job_id, :prompt);
+INSERT INTO job_prompts (job_id, prompt, execution_config)
+VALUES (:job_id, :prompt, :execution_config);
