@@ -195,7 +195,7 @@ def install_peer(report: Callable[[str], None] = print) -> Peer:
     peer = _completed_peer(root)
     if peer is None:
         root.mkdir(parents=True, exist_ok=True)
-        with _locked(root / "install.lock", report) as lock:
+        with locked(root / "install.lock", report) as lock:
             peer = _completed_peer(root) or _Installation(root, lock, report).perform()
     report(f"installed: {root}")
     return peer
@@ -212,7 +212,7 @@ def _completed_peer(root: Path) -> Peer | None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, report: Callable[[str], None]) -> Iterator[int]:
+def locked(path: Path, report: Callable[[str], None]) -> Iterator[int]:
     with path.open("w", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

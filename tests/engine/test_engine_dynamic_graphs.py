@@ -380,8 +380,16 @@ def test_a_raw_link_is_given_as_it_is(folders: Folders) -> None:
         "Raw", lambda link: f"{link}", required={"link": ("*", {"rawLink": True})}, outputs=("*",)
     )
     engine = Engine(folders, registry=NodeRegistry([*NODES, raw]))
-    prompt = {"r": made("Raw", link=["gone", 3]), "out": made("Show", value=["r", 0])}
-    assert shown(engine.run(prompt, ["out"])) == ["['gone', 3]"]
+    prompt = {
+        "n": made("Number", value=1),
+        "r": made("Raw", link=["n", 0]),
+        "out": made("Show", value=["r", 0]),
+    }
+    events = engine.run(prompt, ["out"])
+    assert shown(events) == ["['n', 0]"]
+    assert nodes_run(events) == ["n", "r", "out"]
+    prompt["n"] = made("Number", value=2)
+    assert nodes_run(engine.run(prompt, ["out"])) == ["n", "r", "out"]
 
 
 def test_a_list_that_is_broadcast_is_given_whole(folders: Folders) -> None:

@@ -66,8 +66,10 @@ class InputFault(NamedTuple):
 class NodeCheck(Protocol):
     """A node's own judgement of its inputs."""
 
-    judges_types: bool
-    """Whether it also judges the types of linked inputs, so that the engine does not."""
+    @property
+    def judges_types(self) -> bool:
+        """Whether it also judges the types of linked inputs, so that the engine does not."""
+        ...
 
     def judges(self, name: str) -> bool:
         """Whether range and choices of this input are left to it."""

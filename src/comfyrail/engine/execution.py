@@ -142,6 +142,7 @@ class Execution:
         """Run to the end; how it ended is the last event. Raises nothing that a node raises."""
         engine = self.engine
         self.emit(ExecutionStarted(engine.clock.now()))
+        engine.cache.begin_turn()
         engine.hooks.before_execution(self.execution_id)
         self.interrupt.listen(partial(self._on_interrupt, asyncio.get_running_loop()))
         try:

@@ -1,15 +1,15 @@
 """What a node is called with: its inputs, hidden ones, its context, and what is around it."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from comfyrail.engine.blocking import ExecutionBlocker
 from comfyrail.engine.caching.result import Slot
 from comfyrail.engine.context import NodeContext
-from comfyrail.engine.invoke import Invocation, spread_over_lists
+from comfyrail.engine.invoke import Around, Invocation, spread_over_lists
 from comfyrail.engine.live_graph import BoundNode
 from comfyrail.engine.run_values import RunValues
 
@@ -39,6 +39,9 @@ class Invocations:
         lost = []
         for name, link in node.links.items():
             if link.source == without:
+                continue
+            if name in node.definition.raw_links:
+                inputs[name] = ([link.source, link.slot],)
                 continue
             if name in lazy and name not in asked:
                 inputs[name] = (None,)
@@ -71,20 +74,20 @@ class Invocations:
             calls = spread_over_lists(inputs)
         fixed = self._fixed(node, inputs)
         around = self._around(node.id)
+        unblocked = [
+            (index, call)
+            for index, call in enumerate(calls)
+            if not any(isinstance(value, ExecutionBlocker) for value in call.values())
+        ]
+        if inspect.iscoroutinefunction(check_lazy):
+            return _ask_later(check_lazy, unblocked, fixed, around)
         answers = []
-        for index, call in enumerate(calls):
-            if any(isinstance(value, ExecutionBlocker) for value in call.values()):
-                continue
-            if around is None:
+        for index, call in unblocked:
+            with nullcontext() if around is None else around(index):
                 answers.append(check_lazy(**call, **fixed))
-            else:
-                with around(index):
-                    answers.append(check_lazy(**call, **fixed))
-        if any(map(inspect.isawaitable, answers)):
-            return _all_names_later(answers)
         return _all_names(answers)
 
-    def _around(self, node_id: str) -> Callable[[int], AbstractContextManager[None]] | None:
+    def _around(self, node_id: str) -> Around | None:
         if not self._engine.has_surroundings:
             return None
         return partial(self._engine.surroundings.call, self._run, node_id)
@@ -131,5 +134,14 @@ def _all_names(answers: Iterable[Any]) -> list[str]:
     return [name for name in dict.fromkeys(names) if isinstance(name, str)]
 
 
-async def _all_names_later(answers: Sequence[Any]) -> list[str]:
-    return _all_names([await each if inspect.isawaitable(each) else each for each in answers])
+async def _ask_later(
+    check_lazy: Callable[..., Awaitable[Any]],
+    calls: Sequence[tuple[int, Mapping[str, Any]]],
+    fixed: Mapping[str, Any],
+    around: Around | None,
+) -> list[str]:
+    answers = []
+    for index, call in calls:
+        with nullcontext() if around is None else around(index):
+            answers.append(await check_lazy(**call, **fixed))
+    return _all_names(answers)

@@ -157,11 +157,7 @@ def bind_node(node_id: str, definition: NodeDefinition, inputs: Mapping[str, Any
     ignored = False
     for name, value in inputs.items():
         declared = name in ports
-        if (
-            is_link(value)
-            and (declared or definition.takes_undeclared)
-            and name not in definition.raw_links
-        ):
+        if is_link(value) and (declared or definition.takes_undeclared):
             links[name] = Link(value[0], int(value[1]))
         else:
             literals[name] = value

@@ -208,7 +208,7 @@ class _GraphCheck:
         for port in definition.ports_for(inputs).values():
             if port.name not in inputs:
                 if port.required:
-                    verdict.add(say.missing_input(port.name))
+                    verdict.add(say.missing_input(port.name, definition.schema))
             elif isinstance(inputs[port.name], list):
                 yield from self._check_link(definition, port, inputs[port.name], verdict, received)
             else:

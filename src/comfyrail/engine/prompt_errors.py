@@ -58,9 +58,11 @@ def cyclic(details: str) -> Fault:
     return fault("prompt_outputs_failed_validation", "Prompt outputs failed validation", details)
 
 
-def missing_input(name: str) -> Fault:
+def missing_input(name: str, schema: str = "v1") -> Fault:
+    """In the newer schema a part of an input is named without what it is a part of."""
     message = "Required input is missing"
-    return fault("required_input_missing", message, name, {"input_name": name})
+    details = name.rpartition(".")[2] if schema == "v3" else name
+    return fault("required_input_missing", message, details, {"input_name": name})
 
 
 def bad_link(port: InputPort, value: object) -> Fault:

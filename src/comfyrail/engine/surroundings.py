@@ -1,6 +1,6 @@
 """The world that nodes of another program expect around them while they run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
@@ -41,7 +41,7 @@ class RunView(Protocol):
     def graph(self) -> RunningGraph: ...
 
     def emit(self, event: Event) -> None:
-        """Takes NodeProgress, Preview and TextShown; from any thread."""
+        """Takes NodeProgress, Preview, Picture and TextShown; from any thread."""
         ...
 
 
@@ -50,6 +50,8 @@ class Surroundings:
 
     halting_errors: tuple[type[BaseException], ...] = ()
     """What a node raises when it has seen an interrupt."""
+    one_at_a_time: bool = False
+    """Whether nodes share globals, so that no two of them may run at once."""
     judges_slowly: bool = False
     """Whether node types run foreign code when a prompt is checked: then not on the event loop."""
 
@@ -76,6 +78,11 @@ class Surroundings:
     def explain(self, error: BaseException) -> str:
         """A node's error for people; may also mend what it can, such as free a device."""
         return str(error)
+
+    @property
+    def measure_model(self) -> Callable[[Any], int | None] | None:
+        """Gives the bytes that a model holds, None for no model; None where there are no models."""
+        return None
 
     def system_stats(self) -> Mapping[str, Any]:
         """Parts of /system_stats that differ from those of an engine by itself."""

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 COMBO = "COMBO"
+ANY_TYPES = frozenset(("*", "COMFY_MATCHTYPE_V3"))
+"""The second is decided by what else is linked to a node: only its editor checks it."""
 UPLOAD_FLAGS = ("image_upload", "video_upload", "audio_upload")
 
 
@@ -134,8 +136,8 @@ def read_input_port(name: str, spec: object, *, required: bool) -> InputPort:
 
 
 def types_match(received: str, expected: str) -> bool:
-    """ComfyUI's rule: equal, `*` on either side, or comma-separated sets that overlap."""
-    if received == expected or "*" in (received, expected):
+    """ComfyUI's rule: equal, any type on either side, or comma-separated sets that overlap."""
+    if received == expected or not ANY_TYPES.isdisjoint((received, expected)):
         return True
     return not {part.strip() for part in received.split(",")}.isdisjoint(
         part.strip() for part in expected.split(",")

@@ -1,8 +1,10 @@
 """A cache from settings: which levels there are, and how large."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from comfyrail.clock import Clock, SystemClock
@@ -10,7 +12,8 @@ from comfyrail.engine.caching.disk import DiskLevel
 from comfyrail.engine.caching.file_leases import FileLeases
 from comfyrail.engine.caching.leases import LeaseKeeper
 from comfyrail.engine.caching.level import CacheLevel
-from comfyrail.engine.caching.memory import MemoryLevel
+from comfyrail.engine.caching.memory import MemoryLevel, measure_result
+from comfyrail.engine.caching.result import CachedResult
 from comfyrail.engine.caching.result_cache import ResultCache
 from comfyrail.engine.memory.budget import MemoryBudget
 from comfyrail.errors import ConfigurationError
@@ -46,11 +49,16 @@ class CacheConfig:
 
 
 def build_cache(
-    config: CacheConfig, clock: Clock | None = None, budget: MemoryBudget | None = None
+    config: CacheConfig,
+    clock: Clock | None = None,
+    budget: MemoryBudget | None = None,
+    measure_model: Callable[[Any], int | None] | None = None,
 ) -> ResultCache:
     """The cache. Servers need not be up: they are asked when they are needed.
 
-    `budget` is where the memory level counts what it holds.
+    `budget` is where the memory level counts what it holds. `measure_model` is given where results
+    may hold models: what the last two executions used then stays in memory, without a limit of
+    size or time.
 
     Raises ConfigurationError for a size, a folder or a URL that cannot be used, and for a level
     whose package is not installed.
@@ -69,8 +77,10 @@ def build_cache(
         clock,
         max_bytes=config.memory_mb * MEGABYTE if config.memory else 0,
         max_entries=config.memory_entries,
-        ttl_seconds=config.ttl_seconds,
+        ttl_seconds=config.ttl_seconds if measure_model is None else None,
         budget=budget,
+        measure=measure_result if measure_model is None else partial(_with_models, measure_model),
+        spares_recent=measure_model is not None,
     )
     return ResultCache(
         memory,
@@ -81,6 +91,11 @@ def build_cache(
         max_entry_bytes=config.max_entry_mb * MEGABYTE,
         queue_bytes=config.queue_mb * MEGABYTE,
     )
+
+
+def _with_models(measure_model: Callable[[Any], int | None], result: CachedResult) -> int:
+    models = (measure_model(value) or 0 for slot in result.slots for value in slot)
+    return measure_result(result) + sum(models)
 
 
 def _check_sizes(config: CacheConfig) -> None:

@@ -3,7 +3,7 @@
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from comfyrail.clock import Clock, Instant
 from comfyrail.engine.caching.level import LevelFigures
@@ -13,6 +13,13 @@ from comfyrail.engine.memory.budget import Holding, MemoryBudget
 DEFAULT_MAX_BYTES = 1 << 30
 DEFAULT_MAX_ENTRIES = 100_000
 ENTRY_OVERHEAD = 512
+
+
+Measure = Callable[[CachedResult], int]
+
+
+def measure_result(result: CachedResult) -> int:
+    return measure_bytes(result.slots)
 
 
 class MemoryLevel:
@@ -31,9 +38,19 @@ class MemoryLevel:
         max_entries: int = DEFAULT_MAX_ENTRIES,
         ttl_seconds: float | None = None,
         budget: MemoryBudget | None = None,
+        measure: Measure = measure_result,
+        spares_recent: bool = False,
     ) -> None:
-        """`budget`: what it holds counts there, and it lets go when the budget asks for it."""
+        """`budget`: what it holds counts there, and it lets go when the budget asks for it.
+
+        `spares_recent`: what the last two executions used stays, however large. Models are so
+        large, and so slow to load, that a limit would have them loaded for every execution.
+        """
         self._budget = budget
+        self._measure = measure
+        self._spares_recent = spares_recent
+        self._turn = 0
+        self._used_in: dict[str, int] = {}
         self._holdings: dict[str, Holding] = {}
         if budget is not None:
             budget.register_cache(self.evict)
@@ -60,6 +77,8 @@ class MemoryLevel:
                 self._misses += 1
                 return None
             self._entries.move_to_end(key)
+            if self._spares_recent:
+                self._used_in[key] = self._turn
             self._hits += 1
             return entry[0]
 
@@ -79,13 +98,16 @@ class MemoryLevel:
 
         Returns about how many bytes the result holds.
         """
-        size = measure_bytes(result.slots) + ENTRY_OVERHEAD
+        size = self._measure(result) + ENTRY_OVERHEAD
         with self._lock:
             self._remove(key)
-            if size <= self._max_bytes and self._max_entries > 0:
+            fits = size <= self._max_bytes or (self._spares_recent and self._max_bytes > 0)
+            if fits and self._max_entries > 0:
                 self._entries[key] = (result, size, created + self._ttl)
                 self._used_bytes += size
                 self._writes += 1
+                if self._spares_recent:
+                    self._used_in[key] = self._turn
                 if self._budget is not None:
                     self._holdings[key] = self._budget.hold(result.slots)
                 self._make_room()
@@ -122,14 +144,24 @@ class MemoryLevel:
                 bytes=self._used_bytes,
             )
 
+    def begin_turn(self) -> None:
+        """An execution begins: what it uses, and what the last one used, counts as recent."""
+        with self._lock:
+            self._turn += 1
+            self._make_room()
+
     def _make_room(self) -> None:
         while self._used_bytes > self._max_bytes or len(self._entries) > self._max_entries:
-            self._remove(next(iter(self._entries)))
+            oldest = next(iter(self._entries))
+            if self._used_in.get(oldest, -2) >= self._turn - 1:
+                return
+            self._remove(oldest)
             self._evictions += 1
 
     def _remove(self, key: str) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._used_bytes -= entry[1]
+            self._used_in.pop(key, None)
             if self._budget is not None:
                 self._budget.let_go(self._holdings.pop(key))

@@ -78,6 +78,10 @@ class ResultCache:
         """Whether other processes may read and write it too."""
         return bool(self._lower)
 
+    def begin_turn(self) -> None:
+        """An execution begins: what it and the last one use may be spared by the memory level."""
+        self._memory.begin_turn()
+
     def locate(self, keys: Iterable[str]) -> set[str]:
         """Those of the keys that some level holds; `get` may still find an entry bad or gone."""
         wanted = list(dict.fromkeys(keys))
@@ -90,6 +94,15 @@ class ResultCache:
                     break
                 found |= level.locate(rest)
                 rest = [key for key in rest if key not in found]
+        return found
+
+    def find(self, keys: Iterable[str]) -> dict[str, str]:
+        """As `locate`, with the name of the first level that holds each."""
+        wanted = list(dict.fromkeys(keys))
+        found = dict.fromkeys(self._memory.locate(wanted), self._memory.name)
+        for level in self._lower:
+            rest = [key for key in wanted if key not in found and key not in self._refused]
+            found |= dict.fromkeys(level.locate(rest), level.name) if rest else {}
         return found
 
     def get(self, key: str) -> CachedResult | None:

@@ -36,6 +36,7 @@ from comfyrail.engine.comfyui.packs import (
 from comfyrail.engine.comfyui.prompt_server import PromptServer, install_stand_in
 from comfyrail.engine.comfyui.schema_nodes import definition_of_schema, is_schema_class
 from comfyrail.engine.comfyui.surroundings import ComfyUISurroundings
+from comfyrail.engine.comfyui.tensors import speaking_tensors
 from comfyrail.engine.comfyui.versions import UNKNOWN, Versions
 from comfyrail.engine.definition import NodeDefinition
 from comfyrail.engine.folders import Folders
@@ -69,7 +70,10 @@ class LoadedCheckout:
     loader: "_NodeLoader" = field(repr=False)
 
     def register(self, registry: NodeRegistry) -> None:
-        """Add all node types; those of the same names are replaced."""
+        """Add all node types. Those of the same names are replaced, others learn of tensors."""
+        for name in registry.names():
+            if name not in self.sources:
+                registry.add(speaking_tensors(registry[name]))
         for name, source in self.sources.items():
             registry.add_source(name, source)
 

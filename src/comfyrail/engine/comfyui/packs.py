@@ -61,18 +61,19 @@ def chatter_on_stderr() -> Iterator[None]:
 
     Packs say hello when they are imported; standard output is for the program that started us.
     """
-    if sys.stdout is not sys.__stdout__:
+    output = sys.__stdout__
+    if output is None or sys.stdout is not output:
         # Somebody has put another file in its place, as tests do.
         with redirect_stdout(sys.stderr):
             yield
         return
-    sys.stdout.flush()
+    output.flush()
     kept = os.dup(1)
     try:
         os.dup2(2, 1)
         yield
     finally:
-        sys.stdout.flush()
+        output.flush()
         os.dup2(kept, 1)
         os.close(kept)
 

@@ -3,7 +3,7 @@
 import gc
 import importlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ from comfyrail.engine.comfyui.graph_prefixes import keep_prefixes_apart, prefixe
 from comfyrail.engine.comfyui.machine import Machine
 from comfyrail.engine.comfyui.progress import ProgressReporter
 from comfyrail.engine.comfyui.prompt_server import PromptServer
+from comfyrail.engine.comfyui.sizes import held_bytes
 from comfyrail.engine.surroundings import RunView, Surroundings
 
 COLLECTION_SECONDS = 10.0
@@ -27,6 +28,7 @@ class ComfyUISurroundings(Surroundings):
     """For one loaded checkout in this process: there can be no second one."""
 
     judges_slowly = True
+    one_at_a_time = True
 
     def __init__(self, server: PromptServer) -> None:
         self._server = server
@@ -86,6 +88,10 @@ class ComfyUISurroundings(Surroundings):
             return str(error)
         self._memory.unload_all_models()
         return f"{error}\n{OUT_OF_MEMORY_ADVICE}"
+
+    @property
+    def measure_model(self) -> Callable[[Any], int | None]:
+        return held_bytes
 
     def system_stats(self) -> Mapping[str, Any]:
         return self._machine.stats()

@@ -33,7 +33,9 @@ log = structlog.get_logger(__name__)
 
 MOST_REPORTS_AT_ONCE = 256
 
-Report = Event | ExecutionDone
+Call = Callable[[], None]
+Report = Event | ExecutionDone | Call
+"""A call is made where the reports before it have been taken: a node's own message."""
 ReportSink = Callable[[Sequence[Report]], None]
 RequestReader = Callable[[], ExecutionRequest]
 

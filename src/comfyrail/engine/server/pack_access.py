@@ -15,7 +15,7 @@ from comfyrail.engine.server.worker import Worker
 
 def connect_packs(server: PromptServer, worker: Worker, app: web.Application) -> None:
     """Give packs their way to clients and the queue, and clients their way to packs' routes."""
-    server.connect(PackMessages(worker), PackQueue(worker, server.loop))
+    server.connect(PackMessages(worker), PackQueue(worker, server.loop), worker.post)
     worker.change_request = server.trigger_on_prompt
     server.join(app)
 

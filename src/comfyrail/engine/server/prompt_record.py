@@ -237,11 +237,12 @@ class PromptRecord:
             return self._message(
                 "node_recovered",
                 {
-                    "node": event.node_id,
+                    "node_id": event.node_id,
                     "node_type": event.node_type,
                     "action": event.action,
                     "attempt": event.attempt,
-                    "exception_message": event.message,
+                    "exception_message": f"{event.message} ({event.action})",
+                    "exception_type": "NodeRecovered",
                 },
             )
         return text_message(

@@ -11,12 +11,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 from aiohttp import web
 
 from comfyrail.engine.assembly import build_executor
 from comfyrail.engine.caching.build import CacheConfig
-from comfyrail.engine.configuration import EngineConfiguration, load_configuration
+from comfyrail.engine.configuration import (
+    EngineConfiguration,
+    MonitoringSection,
+    load_configuration,
+)
 from comfyrail.engine.folders import Folders
+from comfyrail.engine.monitoring import start_monitoring
 from comfyrail.engine.server.app import create_app, create_worker
 from comfyrail.engine.server.node_sources import NodeSources, load_nodes
 from comfyrail.engine.server.pack_access import connect_packs
@@ -60,6 +66,10 @@ class WorkerSettings:
     """Flags of ComfyUI's main.py."""
     nodes: Sequence[Path] = ()
     """Packs to load."""
+    metrics: bool = False
+    """Whether metrics are served where the configuration has them on."""
+    metrics_port: int | None = None
+    """In place of the configuration's; 0 takes a free one."""
     announce: bool = False
     exit_with_parent: bool = False
 
@@ -84,13 +94,23 @@ def run_worker(settings: WorkerSettings, on_ready: Callable[[str], None] | None 
         else:
             listeners = _listen(stack, settings, nodes.listening.hosts, nodes.listening.port)
         folders = nodes.folders or prepare_folders(settings.data, settings.input)
+        monitoring = stack.enter_context(
+            start_monitoring(
+                _monitoring_of(settings, configuration),
+                nodes.registry,
+                listeners[0].getsockname()[0],
+                settings.metrics_port,
+            )
+        )
         executor = build_executor(
             nodes.registry,
             folders,
             configuration,
             cache=_cache_of(settings, configuration, nodes),
             surroundings=nodes.surroundings,
+            hooks=monitoring.hooks,
         )
+        monitoring.watch(executor)
         worker = create_worker(folders, executor=executor, keep_outputs=settings.keep_outputs)
         worker.pack_failures = nodes.failures
         app = create_app(worker)
@@ -136,6 +156,13 @@ def _cache_of(
     if section.disk_path is None:
         section = replace(section, disk_path=settings.cache)
     return section if nodes.change_cache is None else nodes.change_cache(section)
+
+
+def _monitoring_of(
+    settings: WorkerSettings, configuration: EngineConfiguration
+) -> MonitoringSection:
+    section = configuration.monitoring
+    return section if settings.metrics else msgspec.structs.replace(section, metrics=False)
 
 
 async def _serve(

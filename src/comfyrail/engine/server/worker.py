@@ -11,6 +11,7 @@ from comfyrail.engine.executor import Executor
 from comfyrail.engine.interrupt import Interrupt
 from comfyrail.engine.retention import OutputRetention
 from comfyrail.engine.server.execution_thread import (
+    Call,
     ExecutionDone,
     ExecutionThread,
     Outbox,
@@ -139,7 +140,14 @@ class Worker:
                 # Those behind it must come through, above all the one that ends the prompt.
                 log.exception("report_lost", report=type(report).__name__)
 
+    def post(self, call: Call) -> None:
+        """Make a call on the event loop after what was reported before it; from any thread."""
+        self._outbox.put(call)
+
     def _take_report(self, report: Report) -> None:
+        if callable(report):
+            report()
+            return
         if self._running is None:
             return
         record = self._running[0]
