@@ -372,6 +372,18 @@ def test_branches_run_side_by_side_within_what_there_is(
     assert gate.most == most
 
 
+def test_branches_can_be_kept_from_running_side_by_side(
+    folders: Folders, gate: Gate, close_later: list[Executor]
+) -> None:
+    gated = define_node("Gated", gate.enter, required={"value": ("INT",)}, outputs=("INT",))
+    executor = build_executor(
+        NodeRegistry([gated, show]), folders, configured("parallel", branches=False)
+    )
+    close_later.append(executor)
+    assert len(shown(run_on(executor, sleepers("Gated", 6)))) == 6
+    assert gate.most == 1
+
+
 def test_what_can_never_fit_is_a_resource_error(
     folders: Folders, close_later: list[Executor]
 ) -> None:

@@ -95,6 +95,7 @@ class Execution:
         self._sink: Sink | None = emit
         self._options = options = engine.check_options(request.extra_data)
         self._runner = engine.runner_for(options)
+        self._width = self._runner.width if options.optimizer.branches else 1
         self.graph = LiveGraph(request.prompt, engine.registry.view())
         name = options.checkpoint
         self.checkpoint: Checkpoint | None = None if name is None else engine.open_checkpoint(name)
@@ -232,7 +233,7 @@ class Execution:
     async def _carry_out(self) -> None:
         plan = self._plan
         while self._end is None:
-            node_id = plan.next_ready() if len(self._tasks) < self._runner.width else None
+            node_id = plan.next_ready() if len(self._tasks) < self._width else None
             if node_id is not None:
                 self._begin(node_id)
                 if self._tasks:
