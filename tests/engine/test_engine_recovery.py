@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from comfyrail.engine.assembly import build_executor
 from comfyrail.engine.checkpoint import Checkpoint
 from comfyrail.engine.context import NodeContext
 from comfyrail.engine.definition import NodeDefinition, NodeResult, define_node, node
@@ -23,7 +24,9 @@ from comfyrail.engine.events import (
     NodeExecuted,
     NodeRecovered,
 )
+from comfyrail.engine.execution import ExecutionRequest
 from comfyrail.engine.folders import Folders
+from comfyrail.engine.interrupt import Interrupt
 from comfyrail.engine.policies import ErrorPolicy, read_policy
 from comfyrail.engine.registry import NodeRegistry
 from comfyrail.errors import ConfigurationError
@@ -265,6 +268,27 @@ def test_too_little_memory_is_a_resource_error(folders: Folders) -> None:
     assert isinstance(end, ExecutionFailed)
     assert (end.kind, end.recoverable) == ("resource", True)
     assert "not enough memory" in end.message
+
+
+@pytest.mark.parametrize("strategy", ["sequential", "parallel"])
+def test_a_node_that_exits_has_failed_and_the_engine_goes_on(
+    folders: Folders, strategy: str
+) -> None:
+    def leave(value: int) -> int:
+        sys.exit(value)
+
+    definition = define_node("Shaky", leave, required={"value": ("INT",)}, outputs=("INT",))
+    executor = build_executor(NodeRegistry([definition, add, show]), folders)
+    try:
+        for _ in range(2):
+            events: list[Event] = []
+            request = ExecutionRequest(PROMPT, ["out"], {"comfyrail": {"strategy": strategy}})
+            executor.run(request, events.append, Interrupt())
+            end = events[-1]
+            assert isinstance(end, ExecutionFailed)
+            assert (end.node_id, end.message) == ("1", "The node tried to end the worker (1).")
+    finally:
+        executor.close()
 
 
 def test_a_node_can_write_down_where_it_is(folders: Folders) -> None:

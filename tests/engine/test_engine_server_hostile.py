@@ -443,7 +443,11 @@ async def test_a_node_that_exits_does_not_take_the_worker_with_it(folders: Folde
 
     async with serving(folders, registry=registry_with(leave)) as worker:
         status = (await worker.run(only("Leave")))["status"]
-        assert status["messages"][-1][1]["exception_type"] == "SystemExit"
+        told = status["messages"][-1][1]
+        assert (told["node_id"], told["exception_type"]) == (
+            "1",
+            "comfyrail.engine.invoke.NodeExited",
+        )
         assert (await worker.run(simple_graph()))["status"]["completed"]
 
 

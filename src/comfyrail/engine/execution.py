@@ -375,6 +375,7 @@ class Execution:
                 flight = nullcontext()
             with flight:
                 self._under_way.setdefault(self._keys[node.id], [])
+                self._values.pin_inputs(node)
                 began = time.perf_counter()
                 outcome = self._runner.start(self._task_of(node, inputs))
                 if isinstance(outcome, list | KeptElsewhere):

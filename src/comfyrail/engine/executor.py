@@ -19,9 +19,11 @@ from comfyrail.engine.held_values import HeldValues, ValuesInMemory
 from comfyrail.engine.hooks import Hook, Hooks
 from comfyrail.engine.instances import Instances
 from comfyrail.engine.interrupt import ExecutionHalted, Interrupt
+from comfyrail.engine.memory.budget import MemoryBudget
 from comfyrail.engine.options import RunOptions, read_run_options
 from comfyrail.engine.output_names import OutputNames
 from comfyrail.engine.registry import NodeRegistry
+from comfyrail.engine.resources.figures import ResourceFigures
 from comfyrail.engine.runners.interface import Runner
 from comfyrail.engine.runners.sequential import SequentialRunner
 from comfyrail.engine.surroundings import Surroundings
@@ -52,7 +54,9 @@ class Executor:
         runners: dict[str, RunnerFactory] | None = None,
         value_store: Callable[[], HeldValues] = ValuesInMemory,
         checkpoints: Path | None = None,
+        budget: MemoryBudget | None = None,
     ) -> None:
+        """`budget` is what `cache` and `value_store` count in, where they do."""
         self.registry = registry
         self.folders = folders
         self.cache = cache
@@ -63,6 +67,7 @@ class Executor:
         self.output_names = OutputNames()
         self.instances = Instances()
         self.value_store = value_store
+        self.budget = budget
         self._options = options or RunOptions()
         self._factories = {"sequential": SequentialRunner, **(runners or {})}
         self._runners: dict[str, Runner] = {}
@@ -78,7 +83,12 @@ class Executor:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
         execution = Execution(self, request, emit, interrupt)
-        self._loop.run_until_complete(execution.run())
+        try:
+            self._loop.run_until_complete(execution.run())
+        except BaseException:
+            # What was under way must not go on in the next execution.
+            self._discard_loop()
+            raise
         return execution
 
     def compute(
@@ -122,10 +132,20 @@ class Executor:
         for runner in self._runners.values():
             runner.close()
         self._runners.clear()
-        if self._loop is not None:
-            self._loop.close()
-            self._loop = None
+        self._discard_loop()
         self.cache.close()
+
+    def _discard_loop(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is None:
+            return
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
 
     def check_options(self, extra_data: Mapping[str, Any]) -> RunOptions:
         """The engine's options with what a request asks for. Raises ConfigurationError.
@@ -141,11 +161,24 @@ class Executor:
 
     def runner_for(self, options: RunOptions) -> Runner:
         strategy = "sequential" if options.strategy == "lazy" else options.strategy
+        if self.surroundings.one_at_a_time:
+            strategy = "sequential"
         runner = self._runners.get(strategy)
         if runner is None:
             runner = self._factories[strategy]()
             self._runners[strategy] = runner
         return runner
+
+    def resource_figures(self) -> ResourceFigures | None:
+        """What running nodes hold, where a strategy that was used hands the machine out.
+
+        May be called from any thread.
+        """
+        for runner in list(self._runners.values()):
+            figures: Callable[[], ResourceFigures] | None = getattr(runner, "figures", None)
+            if figures is not None:
+                return figures()
+        return None
 
     def note_cost(self, definition: NodeDefinition, seconds: float) -> None:
         """Remember how long a node took, the longest of late."""

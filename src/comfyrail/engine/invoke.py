@@ -18,6 +18,10 @@ Around = Callable[[int], AbstractContextManager[None]]
 _SILENT = ExecutionBlocker()
 
 
+class NodeExited(RuntimeError):
+    """A node called `exit`: its failure, not the worker's end."""
+
+
 class Invocation(msgspec.Struct, frozen=True):
     """One node with all that a run of it needs. Can be carried out in any thread."""
 
@@ -34,7 +38,10 @@ class Invocation(msgspec.Struct, frozen=True):
         """Call the function once for each item of the longest input; shorter ones repeat their
         last item. A node that takes lists is called once, with all items.
         """
-        return [self._call(index, call) for index, call in enumerate(self._calls())]
+        try:
+            return [self._call(index, call) for index, call in enumerate(self._calls())]
+        except SystemExit as error:
+            raise NodeExited(f"The node tried to end the worker ({error.code}).") from error
 
     async def run_async(self) -> list[NodeResult]:
         """The same for a coroutine function: the calls overlap."""

@@ -40,7 +40,9 @@ class KnownResults:
 
     def load(self, key: str) -> CachedResult | None:
         """The result, or None when it proves to be lost: then it is not known any more."""
-        result = self._saved.get(key) if key in self._saved else self._cache.get(key)
+        result = self._saved.get(key) if key in self._saved else None
+        if result is None:
+            result = self._cache.get(key)
         if result is None:
             self._found.discard(key)
         return result
