@@ -70,6 +70,21 @@ def test_a_pack_in_a_file(tmp_path: Path) -> None:
     assert pack.sources["Three"]().display_name == "Three"
 
 
+def test_a_pack_of_the_engines_own_nodes(tmp_path: Path) -> None:
+    source = (
+        "from comfyrail.engine.definition import node\n"
+        "@node('Own', required={'x': ('INT',)}, outputs=('INT',))\n"
+        "def own(x):\n    return x + 1\n"
+        "NODES = [own]\n"
+    )
+    file = tmp_path / "own.py"
+    file.write_text(source)
+    before = load_pack(file).sources["Own"]()
+    assert (before.function(4), before.python_module) == (5, "custom_nodes.own")
+    file.write_text(source + "# changed\n")
+    assert load_pack(file).sources["Own"]().version != before.version
+
+
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
@@ -79,8 +94,9 @@ def test_a_pack_in_a_file(tmp_path: Path) -> None:
         ("raise ValueError('two\\nlines')", "ValueError: two"),
         ("import sys; sys.exit(2)", "SystemExit: 2"),
         ("def broken(:", "SyntaxError: "),
-        ("x = 1", "it has no NODE_CLASS_MAPPINGS"),
-        ("NODE_CLASS_MAPPINGS = [1]", "it has no NODE_CLASS_MAPPINGS"),
+        ("x = 1", "it has neither NODE_CLASS_MAPPINGS nor NODES"),
+        ("NODE_CLASS_MAPPINGS = [1]", "it has neither NODE_CLASS_MAPPINGS nor NODES"),
+        ("NODES = [1]", "TypeError: NODES has 1, which is no node type: see @node"),
     ],
 )
 def test_a_pack_that_fails_says_why(tmp_path: Path, source: str, reason: str) -> None:

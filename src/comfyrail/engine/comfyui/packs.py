@@ -6,8 +6,9 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,8 @@ from typing import Any, NamedTuple
 import structlog
 
 from comfyrail.engine.comfyui.classes import definition_of
-from comfyrail.engine.comfyui.versions import Versions
+from comfyrail.engine.comfyui.versions import Versions, digest_of_sources
+from comfyrail.engine.definition import NodeDefinition
 from comfyrail.engine.registry import DefinitionSource
 from comfyrail.errors import ConfigurationError
 
@@ -88,28 +90,58 @@ def load_plain_pack(path: Path, reserved: Collection[str] = ()) -> LoadedPack:
     try:
         module = _import(path)
         classes: Any = getattr(module, "NODE_CLASS_MAPPINGS", None)
-        if not isinstance(classes, Mapping):
-            return _failed(path, "it has no NODE_CLASS_MAPPINGS")
-        titles: Any = getattr(module, "NODE_DISPLAY_NAME_MAPPINGS", None) or {}
-        versions = Versions("none")
-        python_module = f"custom_nodes.{_module_name(path)}"
-        versions.note_pack(python_module, path)
+        own: Any = getattr(module, "NODES", None)
+        sources = _sources_of_classes(module, classes, path) if isinstance(classes, Mapping) else {}
+        if isinstance(own, list | tuple):
+            sources |= _sources_of_definitions(own, path)
+        elif not isinstance(classes, Mapping):
+            return _failed(path, "it has neither NODE_CLASS_MAPPINGS nor NODES")
         return LoadedPack(
-            {
-                str(name): partial(
-                    definition_of,
-                    str(name),
-                    node_class,
-                    python_module,
-                    titles.get(name),
-                    version=versions.version_of(node_class, python_module),
-                )
-                for name, node_class in classes.items()
-                if name not in reserved
-            }
+            {name: source for name, source in sources.items() if name not in reserved}
         )
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a pack may raise anything
         return _failed(path, reason_of(error, has_comfyui=False))
+
+
+def _sources_of_classes(
+    module: Any, classes: Mapping[Any, Any], path: Path
+) -> dict[str, DefinitionSource]:
+    """Node classes in ComfyUI's way."""
+    titles: Any = getattr(module, "NODE_DISPLAY_NAME_MAPPINGS", None) or {}
+    versions = Versions("none")
+    python_module = f"custom_nodes.{_module_name(path)}"
+    versions.note_pack(python_module, path)
+    return {
+        str(name): partial(
+            definition_of,
+            str(name),
+            node_class,
+            python_module,
+            titles.get(name),
+            version=versions.version_of(node_class, python_module),
+        )
+        for name, node_class in classes.items()
+    }
+
+
+def _sources_of_definitions(definitions: Sequence[Any], path: Path) -> dict[str, DefinitionSource]:
+    """Node types in the engine's own way. Their version changes with their source."""
+    digest = digest_of_sources(path)
+    sources: dict[str, DefinitionSource] = {}
+    for each in definitions:
+        if not isinstance(each, NodeDefinition):
+            raise TypeError(f"NODES has {each!r}, which is no node type: see @node")
+        versioned = replace(
+            each,
+            version=f"{each.version}:{digest}",
+            python_module=f"custom_nodes.{_module_name(path)}",
+        )
+        sources[each.name] = partial(_same, versioned)
+    return sources
+
+
+def _same(definition: NodeDefinition) -> NodeDefinition:
+    return definition
 
 
 def existing_pack(path: Path) -> Path:
