@@ -134,6 +134,7 @@ def worker(
     nodes: Annotated[
         list[Path] | None, typer.Option(help="A pack of nodes to load: a folder or a .py file.")
     ] = None,
+    metrics_port: Annotated[int | None, typer.Option(hidden=True)] = None,
     announce: Annotated[bool, typer.Option(hidden=True)] = False,
     exit_with_parent: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
@@ -157,10 +158,68 @@ def worker(
         comfyui=comfyui,
         comfyui_arguments=context.args,
         nodes=nodes or (),
+        metrics=True,
+        metrics_port=metrics_port,
         announce=announce,
         exit_with_parent=exit_with_parent,
     )
     run_worker(settings, None if announce else _say_worker_ready)
+
+
+@app.command("celery-worker")
+def celery_worker(
+    config: Annotated[
+        Path, typer.Option(help="The engine's configuration: shared cache, broker and queue.")
+    ],
+    broker: Annotated[
+        str | None,
+        typer.Option(
+            envvar="COMFYRAIL_BROKER", help="Redis or Valkey, in place of the configuration's."
+        ),
+    ] = None,
+    concurrency: Annotated[int, typer.Option(min=1, max=256, help="Nodes at once.")] = 1,
+    nodes: Annotated[
+        list[Path] | None, typer.Option(help="A pack of nodes to load: a folder or a .py file.")
+    ] = None,
+    announce: Annotated[bool, typer.Option(hidden=True)] = False,
+    exit_with_parent: Annotated[bool, typer.Option(hidden=True)] = False,
+) -> None:
+    """Run nodes for engines whose strategy is distributed, as a Celery worker."""
+    from comfyrail.telemetry.logs import configure_logs
+
+    try:
+        from comfyrail.engine.distributed.celery_worker import (
+            CeleryWorkerSettings,
+            run_celery_worker,
+        )
+        from comfyrail.engine.distributed.celery_workers import run_celery_workers
+    except ImportError:
+        explain_and_exit(
+            "Celery is not installed. Install it with: pip install 'comfyrail[celery]'",
+            CANNOT_START,
+        )
+    configure_logs()
+    settings = CeleryWorkerSettings(config, broker, nodes or (), announce, exit_with_parent)
+    if concurrency == 1:
+        sys.exit(run_celery_worker(settings))
+    sys.exit(run_celery_workers(settings, concurrency))
+
+
+@app.command("run-task", hidden=True)
+def run_task(
+    config: Annotated[
+        Path, typer.Option(envvar="COMFYRAIL_CONFIG", help="The engine's configuration.")
+    ],
+    nodes: Annotated[
+        list[Path] | None, typer.Option(help="A pack of nodes to load: a folder or a .py file.")
+    ] = None,
+) -> None:
+    """Run the one node that the environment names: what a Kubernetes Job does."""
+    from comfyrail.engine.distributed.run_task import run_task_of_environment
+    from comfyrail.telemetry.logs import configure_logs
+
+    configure_logs()
+    sys.exit(run_task_of_environment(config, nodes or ()))
 
 
 def _say_worker_ready(url: str) -> None:
@@ -188,6 +247,57 @@ def run(
     from comfyrail.cli.run import RunRequest, run_workflow
 
     run_workflow(RunRequest(file, tuple(set_ or ()), server, output, priority, timeout))
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def profile(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="A workflow in ComfyUI's API format.")],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Set an input: NODE.INPUT=VALUE (node id or title)."),
+    ] = None,
+    strategy: Annotated[
+        str | None,
+        typer.Option(help="sequential, parallel, lazy or distributed, not the configuration's."),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="The engine's configuration, such as execution_engine.yaml.")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, max=100, help="How often it is run.")] = 1,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder for input, output and temp (default: one that is then removed)."),
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write all figures to this file.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Draw who was at work when.")] = None,
+    folded: Annotated[Path | None, typer.Option(help="Write stacks for a flame graph.")] = None,
+    comfyui: Annotated[
+        Path | None,
+        typer.Option(help="A ComfyUI checkout to load; flags of its main.py may follow."),
+    ] = None,
+    nodes: Annotated[
+        list[Path] | None, typer.Option(help="A pack of nodes to load: a folder or a .py file.")
+    ] = None,
+) -> None:
+    """Run a workflow in this process and show where its time goes."""
+    from comfyrail.cli.profile import ProfileRequest, profile_workflow
+
+    request = ProfileRequest(
+        file=file,
+        settings=tuple(set_ or ()),
+        strategy=strategy,
+        config=config,
+        runs=runs,
+        data=data,
+        json=json,
+        svg=svg,
+        folded=folded,
+        comfyui=comfyui,
+        comfyui_arguments=context.args,
+        nodes=nodes or (),
+    )
+    profile_workflow(request)
 
 
 @jobs_app.callback(invoke_without_command=True)

@@ -42,7 +42,12 @@ def build_executor(
     configuration = configuration or EngineConfiguration()
     clock = clock or SystemClock()
     budget = _budget_of(configuration)
-    results = build_cache(cache or configuration.cache_config(), clock, budget)
+    results = build_cache(
+        cache or configuration.cache_config(),
+        clock,
+        budget,
+        None if surroundings is None else surroundings.measure_model,
+    )
     return Executor(
         registry,
         folders,
@@ -54,6 +59,7 @@ def build_executor(
         runners=_runners_of(configuration, folders, results),
         value_store=_value_store_of(configuration, folders, budget),
         checkpoints=configuration.execution.checkpoints,
+        budget=budget,
     )
 
 

@@ -133,12 +133,19 @@ def load_configuration(path: Path) -> EngineConfiguration:
 def read_configuration(raw: Any, where: str) -> EngineConfiguration:
     """A configuration from plain data. Raises ConfigurationError."""
     try:
-        read = msgspec.convert({} if raw is None else raw, EngineConfiguration)
+        read = msgspec.convert({} if raw is None else raw, EngineConfiguration, dec_hook=_read_path)
         _check_numbers(read)
         read.run_options()
     except (msgspec.ValidationError, ValueError) as error:
         raise ConfigurationError(f"{where}: {error}") from error
     return read
+
+
+def _read_path(kind: type, raw: Any) -> Any:
+    """YAML has no paths."""
+    if kind is Path and isinstance(raw, str):
+        return Path(raw)
+    raise ValueError(f"Expected a path, got {raw!r}")
 
 
 def _check_numbers(configuration: EngineConfiguration) -> None:

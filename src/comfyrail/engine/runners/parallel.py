@@ -7,6 +7,7 @@ from dataclasses import replace
 from comfyrail.engine.definition import NodeDefinition
 from comfyrail.engine.invoke import Invocation
 from comfyrail.engine.live_graph import BoundNode
+from comfyrail.engine.resources.figures import ResourceFigures
 from comfyrail.engine.resources.needs import ResourceNeeds
 from comfyrail.engine.resources.pool import ResourcePool
 from comfyrail.engine.runners.child_processes import ChildProcesses
@@ -42,6 +43,10 @@ class ParallelRunner:
     async def run_call(self, call: Callable[[], Value], definition: NodeDefinition) -> Value:
         with await self._pool.acquire(self._needs_of(definition)):
             return await run_to_end(self._threads.run(call))
+
+    def figures(self) -> ResourceFigures:
+        """What running nodes hold; from any thread."""
+        return self._pool.figures()
 
     def close(self) -> None:
         self._threads.close()

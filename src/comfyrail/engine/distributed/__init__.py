@@ -1,0 +1,1 @@
+"""Nodes on other machines: tasks carry keys, values travel through the shared cache levels."""
