@@ -186,7 +186,7 @@ def options_of(command: Any) -> set[str]:
 
 def command_sections() -> dict[str, str]:
     parts = re.split(r"^##+ ", reference("command-line.md"), flags=re.MULTILINE)
-    found = [re.match(r"`(comfyrail[\w ]*)`\n(.*)", part, re.DOTALL) for part in parts]
+    found = [re.match(r"`(comfyrail[\w -]*)`\n(.*)", part, re.DOTALL) for part in parts]
     return {match[1]: match[2] for match in found if match}
 
 
