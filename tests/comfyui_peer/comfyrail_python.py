@@ -37,6 +37,7 @@ PACKAGES = (
     "msgspec==0.22.0",
     "pluggy==1.7.0",
     "Pygments==2.21.0",
+    "prometheus-client==0.26.0",
     "pytest==9.2.0",
     "pytest-timeout==2.4.0",
     "rich==15.0.0",

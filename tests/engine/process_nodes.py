@@ -31,4 +31,10 @@ def hang_in_process(value: int) -> int:
     return value
 
 
+@node("SleepInProcess", required={"value": INT}, outputs=INT, runs_in="process")
+def sleep_in_process(value: int) -> int:
+    time.sleep(value)
+    return value
+
+
 NODES = [process_id, fail_in_process, die_in_process, hang_in_process]

@@ -9,7 +9,7 @@ from comfyrail.engine.live_graph import LiveGraph, upstream_first
 
 def keys_of(prompt: dict[str, Any], outputs: list[str], folders: Folders) -> dict[str, str]:
     live = LiveGraph(prompt, builtin_registry().view())
-    book = KeyBook(live, folders)
+    book = KeyBook(live, folders, "test")
     order = upstream_first(live, outputs)
     asyncio.run(book.make(order))
     return {node_id: book[node_id] for node_id in order}

@@ -332,7 +332,7 @@ def test_damaged_and_cut_files_of_a_checkpoint_are_as_if_they_were_not_there(
     journal = folder / "journal.jsonl"
     lines = journal.read_bytes().splitlines()
     journal.write_bytes(b"\n".join([*lines[:-1], b'{"key": 5}', b"nonsense", lines[-1][:10]]))
-    victim = folder / json.loads(lines[0])["key"]
+    victim = folder / json.loads(lines[1])["key"]
     victim.write_bytes(victim.read_bytes()[:-5])
     events = Engine(folders, registry=registry).run(prompt, ["out"], comfyrail=options)
     assert shown(events) == {"out": 6}

@@ -144,8 +144,10 @@ class ComfyrailClient:
         input_params: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> str:
-        """Submit a workflow; returns the execution's id. Options: priority, timeout,
-        execution_config."""
+        """Submit a workflow; returns the execution's id.
+
+        Options: priority, timeout, execution_config.
+        """
         body = {"workflow": workflow, "input_params": dict(input_params or {}), **options}
         return (await self._ask("POST", "/v1/workflows/execute", _Accepted, body)).execution_id
 

@@ -10,12 +10,29 @@ import msgspec
 import numpy as np
 
 from comfyrail.engine.caching.result import Slot
-from comfyrail.engine.definition import NodeResult
+from comfyrail.engine.definition import NodeDefinition, NodeResult
 from comfyrail.engine.invoke import Invocation
+from comfyrail.engine.keys import as_text
 from comfyrail.engine.live_graph import BoundNode
 
 MOST_JOINED = 64
 LARGEST_IMAGE_BYTES = 1 << 18
+
+
+def can_be_joined(definition: NodeDefinition) -> bool:
+    """Whether calls of this type can stand for one another: each must be a call and nothing else,
+    which knows neither its node nor its place.
+    """
+    return (
+        definition.batches is not None
+        and not definition.hidden
+        and not definition.takes_context
+        and not definition.is_async
+        and not definition.takes_lists
+        and definition.instantiate is None
+        and definition.timeout is None
+        and definition.runs_in == "thread"
+    )
 
 
 def may_join(first: BoundNode, other: BoundNode) -> bool:
@@ -24,7 +41,8 @@ def may_join(first: BoundNode, other: BoundNode) -> bool:
     return (
         first.definition is other.definition
         and name is not None
-        and first.literals == other.literals
+        # By their texts: 1 and True are equal, and may mean different things.
+        and as_text(first.literals) == as_text(other.literals) is not None
         and first.links.keys() == other.links.keys()
         and all(first.links[each] == other.links[each] for each in first.links if each != name)
     )

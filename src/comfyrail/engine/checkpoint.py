@@ -6,7 +6,10 @@ import hashlib
 import json
 import mmap
 import os
+import re
+import secrets
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,9 @@ from comfyrail.errors import ConfigurationError
 log = structlog.get_logger(__name__)
 
 JOURNAL = "journal.jsonl"
+KEPT_SECONDS = 7 * 24 * 3600.0
+
+_KEY = re.compile("[0-9a-f]{64}")
 
 
 class Checkpoint:
@@ -31,11 +37,17 @@ class Checkpoint:
     are not written: their nodes run again.
     """
 
-    def __init__(self, root: Path, name: str) -> None:
-        """Open or make it. Raises ConfigurationError where another execution has it open."""
+    def __init__(self, root: Path, name: str, nonce: str | None = None) -> None:
+        """Open or make it. Raises ConfigurationError where another execution has it open.
+
+        `nonce` makes the keys of an execution that is under way its own; a checkpoint that is there
+        already keeps the one that it has.
+        """
         self.name = name
+        _sweep(root)
         self._folder = root / hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder.mkdir(exist_ok=True, mode=0o700)
         self._journal = (self._folder / JOURNAL).open("a+b")
         try:
             fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -47,7 +59,12 @@ class Checkpoint:
             ) from error
         self._saved: set[str] = set()
         self._states: dict[str, Any] = {}
+        self.nonce = ""
+        """What tells the keys of this execution's nodes that are not cacheable from all others."""
         self._read_journal()
+        if not self.nonce:
+            self.nonce = nonce or secrets.token_hex(16)
+            self._note({"nonce": self.nonce})
         self.results: Mapping[str, CachedResult] = _SavedResults(self._folder, self._saved)
 
     def save(self, key: str, result: CachedResult) -> None:
@@ -65,16 +82,16 @@ class Checkpoint:
         self._note({"key": key})
         self._saved.add(key)
 
-    def save_state(self, node_id: str, state: Any) -> None:
-        """Write down what a node wants to know when it is run again. Raises TypeError for what
-        is not plain data.
+    def save_state(self, key: str, state: Any) -> None:
+        """Write down what the node of this key wants to know when it is run again. Raises
+        TypeError for what is not plain data.
         """
-        self._note({"node": node_id, "state": state})
-        self._states[node_id] = state
+        self._note({"state_of": key, "state": state})
+        self._states[key] = state
 
-    def state_of(self, node_id: str) -> Any:
-        """What the node wrote down last, or None."""
-        return self._states.get(node_id)
+    def state_of(self, key: str) -> Any:
+        """What the node of this key wrote down last, or None."""
+        return self._states.get(key)
 
     def remove(self) -> None:
         """The execution has ended well: there is nothing to go on from."""
@@ -99,11 +116,18 @@ class Checkpoint:
             self._journal.write(b"\n")
         for raw in content.split(b"\n"):
             with contextlib.suppress(ValueError):
-                line = json.loads(raw)
-                if isinstance(line, dict) and isinstance(line.get("key"), str):
-                    self._saved.add(line["key"])
-                elif isinstance(line, dict) and isinstance(line.get("node"), str):
-                    self._states[line["node"]] = line.get("state")
+                self._read_line(json.loads(raw))
+
+    def _read_line(self, line: Any) -> None:
+        if not isinstance(line, dict):
+            return
+        key, state_of, nonce = line.get("key"), line.get("state_of"), line.get("nonce")
+        if isinstance(key, str) and _KEY.fullmatch(key):
+            self._saved.add(key)
+        elif isinstance(state_of, str):
+            self._states[state_of] = line.get("state")
+        elif isinstance(nonce, str):
+            self.nonce = nonce
 
 
 class _SavedResults(Mapping[str, CachedResult]):
@@ -134,6 +158,15 @@ class _SavedResults(Mapping[str, CachedResult]):
             log.warning("checkpoint_entry_unreadable", key=key, error=str(error))
             self._keys.discard(key)
             raise KeyError(key) from error
+
+
+def _sweep(root: Path) -> None:
+    """Remove what nobody has come back to for a long time."""
+    oldest = time.time() - KEPT_SECONDS
+    with contextlib.suppress(OSError):
+        for folder in list(root.iterdir()):
+            if (folder / JOURNAL).stat().st_mtime < oldest:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write_file(path: Path, parts: list[bytes | memoryview]) -> None:

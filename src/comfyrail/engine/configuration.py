@@ -1,5 +1,6 @@
 """The engine's configuration file: the section `execution_engine` of a YAML file [12.11]."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ def load_configuration(path: Path) -> EngineConfiguration:
         raw = yaml.safe_load(path.read_text("utf-8"))
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path} is not YAML: {error}") from error
     section = raw.get(SECTION, raw) if isinstance(raw, dict) else raw
     return read_configuration(section, str(path))
@@ -138,6 +139,8 @@ def read_configuration(raw: Any, where: str) -> EngineConfiguration:
         read.run_options()
     except (msgspec.ValidationError, ValueError) as error:
         raise ConfigurationError(f"{where}: {error}") from error
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{where}: {error.message}") from error
     return read
 
 
@@ -148,7 +151,21 @@ def _read_path(kind: type, raw: Any) -> Any:
     raise ValueError(f"Expected a path, got {raw!r}")
 
 
+def _check_amounts(section: msgspec.Struct, where: str) -> None:
+    """No number may be negative, and none may be none at all."""
+    for name, value in msgspec.structs.asdict(section).items():
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, float | int) and not (math.isfinite(number) and number >= 0):
+                raise ValueError(f"{where}.{name} must be a number of 0 or more, not {number}.")
+
+
 def _check_numbers(configuration: EngineConfiguration) -> None:
+    resources = configuration.resource_management
+    _check_amounts(resources, "resource_management")
+    _check_amounts(configuration.caching, "caching")
+    for name in ("cpu_cores", "memory_mb", "memory_limit_mb"):
+        if getattr(resources, name) == 0:
+            raise ValueError(f"resource_management.{name} must be more than 0.")
     execution, monitoring = configuration.execution, configuration.monitoring
     for name in ("max_threads", "max_processes"):
         value = getattr(execution, name)

@@ -44,8 +44,10 @@ class NodeContext:
         extra_data: Mapping[str, Any],
         inputs: Mapping[str, Slot],
         checkpoint: Checkpoint | None,
+        key: str,
     ) -> None:
         self.node_id = node_id
+        self._key = key
         self.execution_id = execution_id
         self.inputs = inputs
         """All items of each input, also in a node that is called once for each of them."""
@@ -66,13 +68,13 @@ class NodeContext:
     @property
     def saved_state(self) -> Any:
         """What this node wrote down before the execution was cut short; None in a first run."""
-        return None if self._checkpoint is None else self._checkpoint.state_of(self.node_id)
+        return None if self._checkpoint is None else self._checkpoint.state_of(self._key)
 
     def save_state(self, state: Any) -> None:
         """Write down plain data to go on from, where the execution has a checkpoint."""
         self._interrupt.check()
         if self._checkpoint is not None:
-            self._checkpoint.save_state(self.node_id, state)
+            self._checkpoint.save_state(self._key, state)
 
     def check_interrupt(self) -> None:
         self._interrupt.check()

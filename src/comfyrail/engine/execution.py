@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import secrets
 import time
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from comfyrail.engine.caching.result import CachedResult, Slot
+from comfyrail.engine.caching.result import CachedResult, Slot, copy_containers
 from comfyrail.engine.checkpoint import Checkpoint
 from comfyrail.engine.definition import NodeResult
 from comfyrail.engine.events import (
@@ -29,12 +30,12 @@ from comfyrail.engine.events import (
 )
 from comfyrail.engine.expansions import Expansions
 from comfyrail.engine.failures import DependencyCycleError, UnservedInput, failed_event
-from comfyrail.engine.fused_chains import ChainLink, FusedChains, is_fusable
+from comfyrail.engine.fused_chains import ChainLink, ChainRun, FusedChains, is_fusable
 from comfyrail.engine.hooks import NodeVisit
 from comfyrail.engine.interrupt import ExecutionHalted, Interrupt
 from comfyrail.engine.invocations import Invocations
-from comfyrail.engine.invoke import join_results
-from comfyrail.engine.joined_calls import JoinedCalls
+from comfyrail.engine.invoke import NodeExited, join_results
+from comfyrail.engine.joined_calls import JoinedCalls, JoinedNode, Member
 from comfyrail.engine.keys import KeyBook
 from comfyrail.engine.known_results import KnownResults, files_are_there, with_files
 from comfyrail.engine.live_graph import BoundNode, LiveGraph, upstream_first
@@ -88,7 +89,9 @@ class Execution:
         self.prompt = request.prompt
         self.extra_data = request.extra_data
         self.secrets = request.secrets
-        self.interrupt = interrupt
+        self.interrupt = Interrupt()
+        """This execution's own: it is set by a failure, too."""
+        self._asked_to_stop = interrupt
         self._wanted = request.outputs
         self._keeps_values = request.keeps_values
         self.kept_values: dict[str, tuple[Slot, ...]] = {}
@@ -99,7 +102,8 @@ class Execution:
         self.graph = LiveGraph(request.prompt, engine.registry.view())
         name = options.checkpoint
         self.checkpoint: Checkpoint | None = None if name is None else engine.open_checkpoint(name)
-        self._keys = KeyBook(self.graph, engine.folders, name)
+        self._nonce = secrets.token_hex(16) if self.checkpoint is None else self.checkpoint.nonce
+        self._keys = KeyBook(self.graph, engine.folders, self._nonce)
         saved = {} if self.checkpoint is None else self.checkpoint.results
         self._known = KnownResults(engine.cache, saved, engine.folders)
         self._values = RunValues(self.graph, self._keys, self._known, engine.value_store())
@@ -112,6 +116,10 @@ class Execution:
             "memory" if options.strategy == "lazy" else options.optimizer.order,
         )
         self._asked: dict[str, set[str]] = {}
+        self._attempts: dict[str, int] = {}
+        """Nodes that are run again, and which time it is."""
+        self._shown: dict[str, CachedResult] = {}
+        """Results of nodes that showed something."""
         self._under_way: dict[str, list[str]] = {}
         parts = RunParts(
             self.graph,
@@ -145,7 +153,7 @@ class Execution:
         self.emit(ExecutionStarted(engine.clock.now()))
         engine.cache.begin_turn()
         engine.hooks.before_execution(self.execution_id)
-        self.interrupt.listen(partial(self._on_interrupt, asyncio.get_running_loop()))
+        self._asked_to_stop.listen(partial(self._on_interrupt, asyncio.get_running_loop()))
         try:
             with engine.surroundings.execution(self):
                 await self._survey()
@@ -161,10 +169,13 @@ class Execution:
             engine.hooks.after_execution(self.execution_id, succeeded=succeeded)
         finally:
             self._sink = None
-            self.interrupt.listen(None)
+            self._asked_to_stop.listen(None)
             self._values.close()
             if self.checkpoint is not None:
                 self.checkpoint.close()
+
+    def key_of(self, node_id: str) -> str:
+        return self._keys[node_id]
 
     def tell_blocked(self, node: BoundNode, message: str) -> None:
         """A call of the node did not take place; from any thread."""
@@ -174,7 +185,7 @@ class Execution:
         for node_id in self._wanted:
             slots = self._values.get(node_id) if self._end is None else None
             if slots is not None:
-                self.kept_values[node_id] = slots
+                self.kept_values[node_id] = tuple([copy_containers(slot) for slot in slots])
 
     # Before anything runs
 
@@ -190,11 +201,17 @@ class Execution:
         shown = self._show_known(self._wanted)
         known = [node_id for node_id in order if self._keys[node_id] in self._known]
         self._finished.extend(known)
+        if self.engine.hooks:
+            self._visit_known(known)
         self.emit(NodesCached(known, self.engine.clock.now()))
         for event in shown:
             self.emit(event)
         if self._keeps_values:
             self._values.expect_reader(self._wanted)
+            for node_id in self._wanted:
+                # Now, as what is only known may be gone at the end.
+                if self._values.are_there(node_id):
+                    self._values.get(node_id)
         self._values.expect(self._plan.demand(self._wanted))
         if not self._options.optimizer.dead_nodes:
             await self._plan_the_dead(order)
@@ -209,7 +226,6 @@ class Execution:
                 if result.ui is not None:
                     shown.append(NodeExecuted(node_id, result.ui))
                 shown.append(NodeFinished(node_id, cached=True))
-                self._visited(self.graph[node_id], "cached", result)
         return shown
 
     async def _plan_the_dead(self, needed: Sequence[str]) -> None:
@@ -259,11 +275,11 @@ class Execution:
                 prepared = self._prepare(node)
                 if prepared is not None:
                     inputs = prepared
-                    self._start(node, inputs, attempt=1)
+                    self._start(node, inputs)
         except ExecutionHalted:
             self._end = self._interrupted_at(node)
-        except Exception as error:  # noqa: BLE001 - whatever a node raises is its failure
-            self._on_error(node, inputs, error, attempt=1)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a node raises is its failure
+            self._on_error(node, inputs, error)
 
     def _prepare(self, node: BoundNode) -> dict[str, Slot] | None:
         """The inputs of a node that is to run now; None when it must wait for more."""
@@ -285,32 +301,32 @@ class Execution:
                 return None
         return inputs
 
-    def _start(self, node: BoundNode, inputs: Mapping[str, Slot], attempt: int) -> None:
+    def _start(self, node: BoundNode, inputs: Mapping[str, Slot]) -> None:
         """Run a node whose inputs are there: at once, or as a task."""
         if self.engine.asks_others(node.definition):
-            self._spawn(self._run_once_among_all(node, inputs, attempt))
+            self._spawn(self._run_once_among_all(node, inputs))
             return
         self._under_way.setdefault(self._keys[node.id], [])
         self._values.pin_inputs(node)
         began = time.perf_counter()
-        if attempt == 1 and self._is_run_with_others(node, inputs):
+        if node.id not in self._attempts and self._is_run_with_others(node, inputs):
             return
         outcome = self._runner.start(self._task_of(node, inputs))
         if isinstance(outcome, list | KeptElsewhere):
             self._take_outcome(node, outcome, time.perf_counter() - began)
         else:
-            self._spawn(self._finish_later(node, inputs, outcome, began, attempt))
+            self._spawn(self._finish_later(node, inputs, outcome, began))
 
     def _is_run_with_others(self, node: BoundNode, inputs: Mapping[str, Slot]) -> bool:
         """Run a node together with alike ones, or with the cheap ones behind it, if there are."""
         switches = self._options.optimizer
         if node.definition.batches and switches.batch and not self._runner.is_remote(node):
-            joined = self._joined.run(node, inputs)
-            for number, (member, given, result) in enumerate(joined):
-                if number:
-                    self._announce(member, given)
-                self._finish(member, result)
-            return bool(joined)
+            members = self._joined.members(node, inputs)
+            if members and self._runner.fuses:
+                self._spawn(self._run_joined(members))
+            elif members:
+                self._take_joined(members, self._joined.run(members))
+            return bool(members)
         if self._runner.fuses and switches.fuse and is_fusable(node.definition):
             chain = self._chains.followers(node)
             if chain:
@@ -318,14 +334,39 @@ class Execution:
                 return True
         return False
 
+    async def _run_joined(self, members: Sequence[Member]) -> None:
+        node, inputs = members[0]
+        try:
+            joined = await self._runner.run_call(lambda: self._joined.run(members), node.definition)
+            self._take_joined(members, joined)
+        except Exception as error:  # noqa: BLE001 - it could not be run at all
+            for other, _ in members[1:]:
+                self._plan.make_ready(other.id)
+            self._on_error(node, inputs, error)
+
+    def _take_joined(self, members: Sequence[Member], joined: Sequence[JoinedNode] | None) -> None:
+        if joined is None:
+            self._under_way.pop(self._keys[members[0][0].id], None)
+            for node, _ in members:
+                self._attempts.setdefault(node.id, 1)
+                self._plan.make_ready(node.id)
+            return
+        for number, (member, given, result) in enumerate(joined):
+            if number:
+                self._announce(member, given)
+            self._finish(member, result)
+
     async def _run_chain(
         self, node: BoundNode, inputs: Mapping[str, Slot], chain: Sequence[ChainLink]
     ) -> None:
-        first = self._invocations.make(node, inputs)
-        done = await self._runner.run_call(
-            lambda: self._chains.run(first, node, chain), node.definition
-        )
         members = [node, *(link.node for link in chain)]
+        try:
+            first = self._invocations.make(node, inputs)
+            done = await self._runner.run_call(
+                lambda: self._chains.run(first, node, chain), node.definition
+            )
+        except Exception as error:  # noqa: BLE001 - it could not be run at all
+            done = ChainRun([], [inputs], error)
         for number, (member, result) in enumerate(zip(members, done.results, strict=False)):
             if number:
                 self._announce(member, done.inputs[number])
@@ -334,9 +375,10 @@ class Execution:
             failed = len(done.results)
             for member in members[failed + 1 :]:
                 self._plan.let_back(member.id)
+            given = done.inputs[failed] if failed < len(done.inputs) else {}
             if failed:
-                self._announce(members[failed], done.inputs[failed])
-            self._on_error(members[failed], done.inputs[failed], done.error, attempt=1)
+                self._announce(members[failed], given)
+            self._on_error(members[failed], given, done.error)
 
     async def _finish_later(
         self,
@@ -344,7 +386,6 @@ class Execution:
         inputs: Mapping[str, Slot],
         outcome: Any,
         began: float,
-        attempt: int,
     ) -> None:
         try:
             taken: Outcome = await outcome
@@ -359,11 +400,9 @@ class Execution:
         except ExecutionHalted:
             self._end = self._end or self._interrupted_at(node)
         except Exception as error:  # noqa: BLE001 - whatever a node raises is its failure
-            self._on_error(node, inputs, error, attempt)
+            self._on_error(node, inputs, error)
 
-    async def _run_once_among_all(
-        self, node: BoundNode, inputs: Mapping[str, Slot], attempt: int
-    ) -> None:
+    async def _run_once_among_all(self, node: BoundNode, inputs: Mapping[str, Slot]) -> None:
         """Run a node unless another thread or process does so: then take what that one makes."""
         try:
             flight: CachedResult | AbstractContextManager[object]
@@ -381,11 +420,11 @@ class Execution:
                 if isinstance(outcome, list | KeptElsewhere):
                     self._take_outcome(node, outcome, time.perf_counter() - began)
                 else:
-                    await self._finish_later(node, inputs, outcome, began, attempt)
+                    await self._finish_later(node, inputs, outcome, began)
         except ExecutionHalted:
             self._end = self._end or self._interrupted_at(node)
         except Exception as error:  # noqa: BLE001 - whatever a node raises is its failure
-            self._on_error(node, inputs, error, attempt)
+            self._on_error(node, inputs, error)
 
     def _task_of(self, node: BoundNode, inputs: Mapping[str, Slot]) -> NodeTask:
         key = self._keys[node.id]
@@ -409,6 +448,7 @@ class Execution:
             self._fail(None, {}, error)
 
     def _on_interrupt(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.interrupt.request()
         self.engine.surroundings.interrupt()
         try:
             loop.call_soon_threadsafe(self._woken.set)
@@ -418,7 +458,7 @@ class Execution:
     async def _let_go_of_tasks(self) -> None:
         """After a failure or an interrupt: let what runs see it, and wait until it has ended."""
         if self._tasks:
-            self.interrupt.listen(None)
+            self._asked_to_stop.listen(None)
             self.interrupt.request()
             self.engine.surroundings.interrupt()
             for task in self._tasks:
@@ -432,11 +472,11 @@ class Execution:
     ) -> None:
         try:
             if not self._wait_for_asked(node, await asked):
-                self._start(node, inputs, attempt=1)
+                self._start(node, inputs)
         except ExecutionHalted:
             self._end = self._end or self._interrupted_at(node)
         except Exception as error:  # noqa: BLE001 - whatever a node raises is its failure
-            self._on_error(node, inputs, error, attempt=1)
+            self._on_error(node, inputs, error)
 
     def _wait_for_asked(self, node: BoundNode, names: Sequence[str]) -> bool:
         """Let a node wait for the inputs that it asks for; False when all are there."""
@@ -457,6 +497,7 @@ class Execution:
     def _take_outcome(self, node: BoundNode, outcome: Outcome, seconds: float) -> None:
         if isinstance(outcome, KeptElsewhere):
             self._known.add(self._keys[node.id])
+            self.engine.note_cost(node.definition, outcome.seconds)
             self._values.let_go(node)
             self._show_result(node, CachedResult((), outcome.ui, outcome.seconds), cached=False)
             return
@@ -469,14 +510,15 @@ class Execution:
     def _finish(self, node: BoundNode, result: CachedResult, *, cached: bool = False) -> None:
         """Keep a result, show it, and let the nodes go on that wait for it."""
         node_id = node.id
+        if result.ui is not None and not cached:
+            result = with_files(result, self.engine.folders)
+            self._shown[node_id] = result
         if self._tainted:
             self._taint_from_sources(node)
         if node_id not in self._tainted:
             key = self._keys[node_id]
             definition = node.definition
             if not cached and (definition.keeps or definition.expands):
-                if result.ui is not None:
-                    result = with_files(result, self.engine.folders)
                 self.engine.cache.put(key, result)
                 if self.engine.cache.is_shared:
                     self.engine.note_cost(definition, result.seconds)
@@ -527,7 +569,7 @@ class Execution:
         try:
             expansion = await self._expansions.put_in(node, results)
         except Exception as error:  # noqa: BLE001 - what the node gave is not a good graph
-            self._on_error(node, {}, error, attempt=1)
+            self._on_error(node, {}, error)
             return
         self.emit(NodesAdded(node.id, expansion.displays))
         for result in results:
@@ -535,6 +577,8 @@ class Execution:
                 self.emit(NodeExecuted(node.id, result.ui))
         for event in self._show_known(expansion.outputs):
             self.emit(event)
+        if self.engine.hooks:
+            self._visit_known(each for each in expansion.displays if self._values.are_there(each))
         self._expansions.plan(node, expansion)
 
     def _complete_expanded(self, node: BoundNode) -> None:
@@ -548,8 +592,10 @@ class Execution:
     # Failure
 
     def _on_error(
-        self, node: BoundNode, inputs: Mapping[str, Slot], error: Exception, attempt: int
+        self, node: BoundNode, inputs: Mapping[str, Slot], raised: Exception | SystemExit
     ) -> None:
+        error = NodeExited(raised) if isinstance(raised, SystemExit) else raised
+        attempt = self._attempts.get(node.id, 1)
         for waiting in self._under_way.pop(self._keys[node.id], ()):
             self._plan.make_ready(waiting)
         if isinstance(error, self.engine.surroundings.halting_errors):
@@ -565,36 +611,32 @@ class Execution:
             self.emit(step.event)
         match step.action:
             case "retry":
-                self._spawn(self._retry(node, inputs, step.pause, attempt + 1))
+                self._spawn(self._try_again(node, step.pause, attempt + 1))
             case "fallback" if step.fallback is not None:
-                self._begin_again_as(step.fallback, inputs)
+                self._taint(node.id)
+                self.graph.replace(step.fallback)
+                self._spawn(self._try_again(step.fallback, 0.0, attempt + 1))
             case "fallback" | "skip":
                 self._finish_without_running(node, step.values)
             case _:
                 self._fail(node, inputs, error, halt=step.action == "halt")
 
-    async def _retry(
-        self, node: BoundNode, inputs: Mapping[str, Slot], pause: float, attempt: int
-    ) -> None:
+    async def _try_again(self, node: BoundNode, pause: float, attempt: int) -> None:
+        """Begin a node anew, with its inputs as they are then."""
+        self._attempts[node.id] = attempt
         await asyncio.sleep(pause)
-        try:
-            self.interrupt.check()
-            self._start(node, inputs, attempt)
-        except ExecutionHalted:
-            self._end = self._end or self._interrupted_at(node)
-        except Exception as error:  # noqa: BLE001 - whatever a node raises is its failure
-            self._on_error(node, inputs, error, attempt)
+        self._plan.make_ready(node.id)
 
-    def _begin_again_as(self, stand_in: BoundNode, inputs: Mapping[str, Slot]) -> None:
-        """Run another node type in the place of a node that failed."""
-        self._tainted.add(stand_in.id)
-        self.graph.replace(stand_in)
-        taken = {name: slot for name, slot in inputs.items() if name in stand_in.definition.ports}
-        self._spawn(self._retry(stand_in, taken, 0.0, attempt=1))
+    def _taint(self, node_id: str) -> None:
+        """Keep nothing of a node for later, nor of those that put it in."""
+        reached: str | None = node_id
+        while reached is not None:
+            self._tainted.add(reached)
+            reached = self.graph.parent_of(reached)
 
     def _finish_without_running(self, node: BoundNode, values: Sequence[Any]) -> None:
         """Give values in place of what failed. They are not kept: the next run tries again."""
-        self._tainted.add(node.id)
+        self._taint(node.id)
         self._finish(node, CachedResult(tuple((value,) for value in values)))
 
     def _fail(
@@ -625,11 +667,15 @@ class Execution:
     def _write_checkpoint(self) -> None:
         """Write down what is done and still at hand."""
         if self.checkpoint is None:
-            self.checkpoint = self.engine.open_checkpoint(self.execution_id)
+            self.checkpoint = self.engine.open_checkpoint(self.execution_id, self._nonce)
             for node_id in self._finished:
-                slots = None if node_id in self._tainted else self._values.get(node_id)
-                if slots is not None:
-                    self.checkpoint.save(self._keys[node_id], CachedResult(slots))
+                if node_id in self._tainted:
+                    continue
+                slots = self._values.get(node_id)
+                result = None if slots is None else CachedResult(slots)
+                result = self._shown.get(node_id, result)
+                if result is not None:
+                    self.checkpoint.save(self._keys[node_id], result)
 
     def _blame_cycle(self, stuck: Sequence[str]) -> None:
         added = [node_id for node_id in stuck if self.graph.is_added(node_id)]
@@ -652,6 +698,10 @@ class Execution:
         self.emit(NodeStarted(node.id))
         if self.engine.hooks:
             self.engine.hooks.before_node(self._visit_of(node, inputs))
+
+    def _visit_known(self, node_ids: Iterable[str]) -> None:
+        for node_id in node_ids:
+            self._visited(self.graph[node_id], "cached", None)
 
     def _visited(self, node: BoundNode, status: str, result: CachedResult | None) -> None:
         if self.engine.hooks:

@@ -195,14 +195,23 @@ class Executor:
             return False
         return self._seconds.get(definition.name, 1.0) >= WORTH_ASKING_SECONDS
 
-    def open_checkpoint(self, name: str) -> Checkpoint:
+    def open_checkpoint(self, name: str, nonce: str | None = None) -> Checkpoint:
         """Raises ConfigurationError where another execution writes to it."""
-        return Checkpoint(self._checkpoints, name)
+        return Checkpoint(self._checkpoints, name, nonce)
+
+    async def _reserve(self, key: str) -> Reservation | None:
+        """The cache's, in a thread; one that comes when nobody waits any more is let go."""
+        asking = asyncio.ensure_future(asyncio.to_thread(self.cache.reserve, key))
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            asking.add_done_callback(_release_late)
+            raise
 
     async def single_flight(self, key: str, interrupt: Interrupt) -> CachedResult | Reservation:
         """The right to make a result, or the result that someone else has made meanwhile."""
         while True:
-            reservation = await asyncio.to_thread(self.cache.reserve, key)
+            reservation = await self._reserve(key)
             if reservation is not None:
                 return reservation
             result = await asyncio.to_thread(
@@ -212,3 +221,10 @@ class Executor:
                 return result
             if interrupt.requested:
                 raise ExecutionHalted
+
+
+def _release_late(asked: "asyncio.Future[Reservation | None]") -> None:
+    if not asked.cancelled() and asked.exception() is None:
+        reservation = asked.result()
+        if reservation is not None:
+            reservation.release()

@@ -43,6 +43,8 @@ class Expansions:
         for result in results:
             if result.expand is not None:
                 displays |= parts.graph.expand(node.id, result.expand)
+                for node_id in result.expand:
+                    parts.keys.forget(node_id)
                 wanted += [link.source for link in links_of(result.outputs)]
         outputs = [node_id for node_id in displays if parts.graph.is_output(node_id)]
         order = upstream_first(parts.graph, [*wanted, *outputs])

@@ -7,11 +7,12 @@ from typing import Any
 from comfyrail.clock import Instant
 from comfyrail.engine.caching.result import Slot
 from comfyrail.engine.events import ErrorKind, ExecutionFailed
-from comfyrail.engine.live_graph import DuplicateNode, UnknownNode
+from comfyrail.engine.live_graph import DuplicateNode, ExpansionTooLarge, UnknownNode
 from comfyrail.engine.resources.errors import ResourceError
 from comfyrail.errors import Category, ComfyrailError
 
 SHOWN_INPUT_LENGTH = 200
+LONGEST_NUMBER_BITS = 512
 
 
 class ExecutionError(ComfyrailError):
@@ -37,13 +38,22 @@ class WorkerLost(Exception):
     """Whoever ran the node for us is gone; it may run elsewhere."""
 
 
+_OF_DEPENDENCIES = (
+    DependencyCycleError,
+    UnknownNode,
+    UnservedInput,
+    DuplicateNode,
+    ExpansionTooLarge,
+)
+
+
 def kind_of(error: BaseException) -> ErrorKind:
     """Which of the five kinds an error is of."""
     if isinstance(error, NodeTimeout | TimeoutError):
         return "timeout"
     if isinstance(error, MemoryError | ResourceError) or _is_out_of_memory(error):
         return "resource"
-    if isinstance(error, DependencyCycleError | UnknownNode | UnservedInput | DuplicateNode):
+    if isinstance(error, _OF_DEPENDENCIES):
         return "dependency"
     return "runtime"
 
@@ -71,7 +81,15 @@ def message_of(error: BaseException) -> str:
     """Python's own MemoryError says nothing, and a KeyError only a name."""
     if isinstance(error, MemoryError) and not str(error):
         return "The worker has not enough memory for this node. Use smaller or fewer images."
-    return str(error)
+    return text_of(error)
+
+
+def text_of(error: BaseException) -> str:
+    """What an error says; some of foreign classes fail to say it."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - whatever its __str__ raises
+        return type(error).__name__
 
 
 def shown_inputs(inputs: Mapping[str, Slot]) -> dict[str, Sequence[Any]]:
@@ -95,7 +113,7 @@ def failed_event(
         node_id=node[0],
         node_type=node[1],
         exception_type=full_type_name(error),
-        message=message_of(error) if message == str(error) else message,
+        message=message_of(error) if message == text_of(error) else message,
         traceback=traceback.format_tb(error.__traceback__),
         inputs=shown_inputs(inputs),
         executed=tuple(executed),
@@ -112,6 +130,8 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def _short_text(value: Any) -> Any:
+    if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER_BITS:
+        return f"a number of {value.bit_length()} bits"
     if value is None or isinstance(value, bool | int | float):
         return value
     try:

@@ -22,7 +22,7 @@ class ChainLink:
     def inputs(self, before: BoundNode, slots: Sequence[Slot]) -> dict[str, Slot]:
         """All inputs, once the node before it has run."""
         fed = {
-            name: slots[link.slot]
+            name: slots[link.slot] if link.slot < len(slots) else (None,)
             for name, link in self.node.links.items()
             if link.source == before.id
         }
@@ -93,6 +93,7 @@ def is_fusable(definition: NodeDefinition) -> bool:
         definition.is_cheap
         and not definition.is_async
         and not definition.lazy_inputs
+        and not definition.raw_links
         and not definition.expands
         and not definition.takes_context
         and definition.instantiate is None

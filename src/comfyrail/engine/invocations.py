@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from comfyrail.engine.blocking import ExecutionBlocker
-from comfyrail.engine.caching.result import Slot
+from comfyrail.engine.caching.result import Slot, copy_containers
 from comfyrail.engine.context import NodeContext
 from comfyrail.engine.invoke import Around, Invocation, spread_over_lists
 from comfyrail.engine.live_graph import BoundNode
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 
 _NOTHING: dict[str, Any] = {}
+_CONTAINERS = (list, dict, tuple)
+
+
+def _own(items: Slot) -> Slot:
+    """Items that the node may change as far as they are lists and mappings."""
+    if any(type(item) in _CONTAINERS for item in items):
+        return tuple([copy_containers(item) for item in items])
+    return items
 
 
 class Invocations:
@@ -50,7 +58,8 @@ class Invocations:
             if slots is None:
                 lost.append(link.source)
             else:
-                inputs[name] = slots[link.slot] if link.slot < len(slots) else (None,)
+                items = slots[link.slot] if link.slot < len(slots) else (None,)
+                inputs[name] = items if node.definition.takes_undeclared else _own(items)
         return lost or inputs
 
     def make(self, node: BoundNode, inputs: Mapping[str, Slot]) -> Invocation:
@@ -110,6 +119,7 @@ class Invocations:
                 extra_data=run.extra_data,
                 inputs=inputs,
                 checkpoint=run.checkpoint,
+                key=run.key_of(node.id),
             )
         return fixed
 

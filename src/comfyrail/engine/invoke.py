@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -20,6 +20,9 @@ _SILENT = ExecutionBlocker()
 
 class NodeExited(RuntimeError):
     """A node called `exit`: its failure, not the worker's end."""
+
+    def __init__(self, error: SystemExit) -> None:
+        super().__init__(f"The node tried to end the worker ({error.code}).")
 
 
 class Invocation(msgspec.Struct, frozen=True):
@@ -41,7 +44,7 @@ class Invocation(msgspec.Struct, frozen=True):
         try:
             return [self._call(index, call) for index, call in enumerate(self._calls())]
         except SystemExit as error:
-            raise NodeExited(f"The node tried to end the worker ({error.code}).") from error
+            raise NodeExited(error) from error
 
     async def run_async(self) -> list[NodeResult]:
         """The same for a coroutine function: the calls overlap."""
@@ -65,11 +68,11 @@ class Invocation(msgspec.Struct, frozen=True):
         blocker = self._blocker_of(call)
         if blocker is not None:
             return self._blocked(blocker)
-        if self.around is None:
-            returned = await self.function(**call, **self.fixed)
-        else:
-            with self.around(index):
+        try:
+            with nullcontext() if self.around is None else self.around(index):
                 returned = await self.function(**call, **self.fixed)
+        except SystemExit as error:
+            raise NodeExited(error) from error
         return read_result(self.definition, returned)
 
     def _calls(self) -> list[dict[str, Any]]:

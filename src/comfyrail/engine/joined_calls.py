@@ -8,6 +8,7 @@ import structlog
 
 from comfyrail.engine.batching import (
     MOST_JOINED,
+    can_be_joined,
     fits,
     image_of,
     join_calls,
@@ -22,6 +23,9 @@ from comfyrail.engine.run_parts import RunParts
 log = structlog.get_logger(__name__)
 
 
+Member = tuple[BoundNode, Mapping[str, Slot]]
+
+
 class JoinedNode(NamedTuple):
     node: BoundNode
     inputs: Mapping[str, Slot]
@@ -34,14 +38,18 @@ class JoinedCalls:
     def __init__(self, parts: RunParts) -> None:
         self._parts = parts
 
-    def run(self, node: BoundNode, inputs: Mapping[str, Slot]) -> list[JoinedNode]:
-        """Run this node together with others that are ready; nothing where there are none, or
-        where it does not work out: then each runs alone, and shows its own fault.
+    def members(self, node: BoundNode, inputs: Mapping[str, Slot]) -> list[Member]:
+        """A node and others that are ready and alike, which are taken out of the plan; nothing
+        where there are none.
         """
-        alike = self._take_alike(node, inputs)
-        if not alike:
-            return []
-        members = [(node, inputs), *alike]
+        alike = self._take_alike(node, inputs) if can_be_joined(node.definition) else []
+        return [(node, inputs), *alike] if alike else []
+
+    def run(self, members: Sequence[Member]) -> list[JoinedNode] | None:
+        """Run them in one call, in any thread. None where that does not work out: then each runs
+        alone, and shows its own fault.
+        """
+        node, inputs = members[0]
         images = [image for each in members if (image := image_of(*each)) is not None]
         began = time.perf_counter()
         try:
@@ -51,18 +59,14 @@ class JoinedCalls:
             log.debug("joined_call_failed", node_type=node.definition.name, error=str(error))
             split = None
         if split is None:
-            for other, _ in alike:
-                self._parts.plan.make_ready(other.id)
-            return []
+            return None
         seconds = (time.perf_counter() - began) / len(members)
         return [
             JoinedNode(member, given, join_results(member.definition, results, seconds))
             for (member, given), results in zip(members, split, strict=True)
         ]
 
-    def _take_alike(
-        self, node: BoundNode, inputs: Mapping[str, Slot]
-    ) -> Sequence[tuple[BoundNode, Mapping[str, Slot]]]:
+    def _take_alike(self, node: BoundNode, inputs: Mapping[str, Slot]) -> Sequence[Member]:
         """Nodes like this one, taken out of the plan, with their inputs."""
         parts = self._parts
         image = image_of(node, inputs)

@@ -4,7 +4,6 @@ import hashlib
 import inspect
 import json
 import math
-import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -35,11 +34,11 @@ class KeyBook:
     A key is made of class, version, literals, keys of the inputs and fingerprint. Node ids are
     left out, so that the same graph under other ids has the same keys. A node that is not
     cacheable, whose fingerprint fails, or that holds values which are not plain data gets a key
-    that is never seen again; with a `nonce` such keys are the same for the same node id, so that
-    an execution can go on where it ended.
+    of this execution's own: it is made with the `nonce`, so that the same execution can go on
+    where it ended.
     """
 
-    def __init__(self, graph: LiveGraph, folders: Folders, nonce: str | None = None) -> None:
+    def __init__(self, graph: LiveGraph, folders: Folders, nonce: str) -> None:
         self._graph = graph
         self._folders = folders
         self._nonce = nonce
@@ -47,6 +46,10 @@ class KeyBook:
 
     def __getitem__(self, node_id: str) -> str:
         return self._keys[node_id]
+
+    def forget(self, node_id: str) -> None:
+        """The node has become another."""
+        self._keys.pop(node_id, None)
 
     async def make(self, order: Iterable[str]) -> None:
         """Make the keys of nodes that come after their sources."""
@@ -66,11 +69,15 @@ class KeyBook:
             described.append(self._unique(node.id))
         elif definition.fingerprint is not None:
             described.append(await self._fingerprint(node))
+        if definition.raw_links:
+            # What such a node is given names other nodes.
+            raw = [name for name in node.links if name in definition.raw_links]
+            described.append({name: node.links[name].source for name in raw})
         if definition.keyed_by_id or "UNIQUE_ID" in definition.hidden.values():
             described.append(["id", node.id])
         try:
             text = _encode(described)
-        except (_NotPlain, ValueError, RecursionError):
+        except (TypeError, ValueError, RecursionError):
             text = self._unique(node.id)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -87,15 +94,21 @@ class KeyBook:
             value = make(inputs)
             if inspect.isawaitable(value):
                 value = await value
-        except Exception as error:  # noqa: BLE001 - the node itself will say it when it runs
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the node will say it itself
             log.debug("fingerprint_failed", node_id=node.id, error=str(error))
             return self._unique(node.id)
         return self._unique(node.id) if _is_never_equal(value) else value
 
     def _unique(self, node_id: str) -> str:
-        if self._nonce is None:
-            return secrets.token_hex(16)
         return f"{self._nonce}/{node_id}"
+
+
+def as_text(value: Any) -> str | None:
+    """A text that is equal for equal values only, types included; None where there is none."""
+    try:
+        return _encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def _is_never_equal(value: object) -> bool:

@@ -9,6 +9,8 @@ from comfyrail.engine.caching.result import CachedResult
 from comfyrail.engine.caching.result_cache import ResultCache
 from comfyrail.engine.folders import Folders, path_inside
 
+_NOWHERE = Path("/nowhere/at/all")
+
 
 class KnownResults:
     """Keys that were found, in the checkpoint to resume from or in the cache."""
@@ -79,7 +81,7 @@ def files_of(result: CachedResult, folders: Folders) -> Iterator[Path]:
             if isinstance(item, Mapping) and "filename" in item:
                 root = folders.of(str(item.get("type")))
                 name = (str(item.get("subfolder", "")), str(item["filename"]))
-                yield (path_inside(root, *name) if root else None) or Path("/nowhere", *name)
+                yield (path_inside(root, *name) if root else None) or _NOWHERE
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

@@ -11,6 +11,8 @@ from comfyrail.engine.definition import NodeDefinition
 from comfyrail.engine.registry import NodeView
 from comfyrail.workflow.graph import is_link
 
+MOST_ADDED = 100_000
+
 
 class Link(NamedTuple):
     source: str
@@ -52,6 +54,10 @@ class DuplicateNode(ValueError):
     """An expansion has a node whose id is in the graph already."""
 
 
+class ExpansionTooLarge(ValueError):
+    """Nodes expand without an end."""
+
+
 class LiveGraph:
     """The prompt and what nodes have put in their places. Used by one thread."""
 
@@ -87,14 +93,20 @@ class LiveGraph:
 
     def expand(self, parent_id: str, nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         """Put nodes in; gives the id under which each of them is shown."""
+        if len(self._added) + len(nodes) > MOST_ADDED:
+            raise ExpansionTooLarge(
+                f"Node '{parent_id}' expands, and more than {MOST_ADDED} nodes have been put in."
+            )
         for node_id in nodes:
-            if node_id in self._prompt or node_id in self._added:
+            if node_id in self._prompt or self._parents.get(node_id, parent_id) != parent_id:
                 raise DuplicateNode(
                     f"Node '{parent_id}' expands into a node with the id '{node_id}', "
                     "which the graph has already."
                 )
         displays: dict[str, str] = {}
         for node_id, entry in nodes.items():
+            # A node that had to run again puts the same nodes in again.
+            self._bound.pop(node_id, None)
             self._added[node_id] = entry
             self._parents[node_id] = parent_id
             self._displays[node_id] = str(entry.get("override_display_id", parent_id))

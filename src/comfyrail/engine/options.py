@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from reprlib import repr as shortened
 from typing import Any, Literal, get_args
 
 from comfyrail.engine.plan import Order
@@ -51,12 +52,12 @@ def read_run_options(raw: Any, defaults: RunOptions, where: str = "comfyrail") -
     if raw is None:
         return defaults
     if not isinstance(raw, Mapping):
-        raise ConfigurationError(f"{where} must be an object, not {raw!r}.")
+        raise ConfigurationError(f"{where} must be an object, not {shortened(raw)}.")
     known = {"strategy", "optimizer", "checkpoint", "on_error", "default_on_error"}
     unknown = {str(key) for key in raw} - known
     if unknown:
         raise ConfigurationError(
-            f"{where} has the unknown field {min(unknown)!r}. "
+            f"{where} has the unknown field {shortened(min(unknown))}. "
             f"It may have {', '.join(sorted(known))}."
         )
     options = defaults
@@ -68,7 +69,8 @@ def read_run_options(raw: Any, defaults: RunOptions, where: str = "comfyrail") -
     if raw.get("checkpoint") is not None:
         options = replace(options, checkpoint=_read_name(raw["checkpoint"], f"{where}.checkpoint"))
     if "on_error" in raw:
-        options = replace(options, policies=_read_policies(raw["on_error"], f"{where}.on_error"))
+        policies = _read_policies(raw["on_error"], f"{where}.on_error")
+        options = replace(options, policies={**options.policies, **policies})
     if "default_on_error" in raw:
         policy = read_policy(raw["default_on_error"], f"{where}.default_on_error")
         options = replace(options, default_policy=policy)
@@ -81,18 +83,21 @@ def read_switches(raw: Any, defaults: OptimizerOptions, where: str) -> Optimizer
     if isinstance(raw, bool):
         return OptimizerOptions(**dict.fromkeys(names, raw))
     if not isinstance(raw, Mapping):
-        raise ConfigurationError(f"{where} must be true, false or an object, not {raw!r}.")
+        raise ConfigurationError(f"{where} must be true, false or an object, not {shortened(raw)}.")
     for name, value in raw.items():
         if name not in names:
-            raise ConfigurationError(f"{where}: {name!r} is none of {', '.join(names)}.")
+            raise ConfigurationError(f"{where}: {shortened(name)} is none of {', '.join(names)}.")
         if not isinstance(value, bool):
-            raise ConfigurationError(f"{where}.{name} must be true or false, not {value!r}.")
+            raise ConfigurationError(
+                f"{where}.{name} must be true or false, not {shortened(value)}."
+            )
     return replace(defaults, **dict(raw))
 
 
 def _read_strategy(raw: Any, where: str) -> Strategy:
     if raw not in get_args(Strategy):
-        raise ConfigurationError(f"{where}: {raw!r} is none of {', '.join(get_args(Strategy))}.")
+        known = ", ".join(get_args(Strategy))
+        raise ConfigurationError(f"{where}: {shortened(raw)} is none of {known}.")
     strategy: Strategy = raw
     return strategy
 

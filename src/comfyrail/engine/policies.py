@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from reprlib import repr as shortened
 from typing import Any, Literal, get_args
 
 from comfyrail.errors import ConfigurationError
@@ -48,17 +49,23 @@ def read_policy(raw: Any, where: str) -> ErrorPolicy:
     if isinstance(raw, str):
         raw = {"policy": raw}
     if not isinstance(raw, Mapping):
-        raise ConfigurationError(f"{where} must be a policy's name or a mapping, not {raw!r}.")
+        raise ConfigurationError(
+            f"{where} must be a policy's name or a mapping, not {shortened(raw)}."
+        )
     fields = {str(key): value for key, value in raw.items()}
     kind = fields.pop("policy", None)
     if kind not in get_args(PolicyKind):
         known = ", ".join(get_args(PolicyKind))
-        raise ConfigurationError(f"{where}: there is no policy {kind!r}. There are {known}.")
+        raise ConfigurationError(
+            f"{where}: there is no policy {shortened(kind)}. There are {known}."
+        )
     if "then" in fields:
         fields["then"] = read_policy(fields["then"], f"{where}.then")
-    unknown = set(fields) - set(ErrorPolicy.__slots__)
+    if isinstance(fields.get("then"), ErrorPolicy) and fields["then"].kind == "retry":
+        raise ConfigurationError(f"{where}.then cannot be to retry once more: raise the attempts.")
+    unknown = set(fields) - (set(ErrorPolicy.__slots__) - {"kind"})
     if unknown:
-        raise ConfigurationError(f"{where} has the unknown field {min(unknown)!r}.")
+        raise ConfigurationError(f"{where} has the unknown field {shortened(min(unknown))}.")
     _check_numbers(fields, where)
     return ErrorPolicy(kind, **fields)
 

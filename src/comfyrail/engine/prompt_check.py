@@ -15,8 +15,9 @@ from comfyrail.engine import prompt_errors as say
 from comfyrail.engine.definition import InputFault, NodeDefinition, NodeInputs
 from comfyrail.engine.failures import full_type_name
 from comfyrail.engine.folders import Folders
+from comfyrail.engine.invoke import NodeExited
 from comfyrail.engine.prompt_errors import Fault
-from comfyrail.engine.registry import NodeRegistry, NodeView
+from comfyrail.engine.registry import BrokenNodeType, NodeRegistry, NodeView
 from comfyrail.errors import CyclicWorkflow
 from comfyrail.workflow.catalog import InputPort, types_match
 from comfyrail.workflow.graph import is_link
@@ -52,7 +53,10 @@ def check_prompt(
     if not isinstance(prompt, dict):
         return PromptRefused(say.refusal(say.invalid_request("The prompt is not a JSON object.")))
     types = registry.view()
-    broken = _find_broken_entry(prompt, types)
+    try:
+        broken = _find_broken_entry(prompt, types)
+    except BrokenNodeType as error:
+        return PromptRefused(say.refusal(say.invalid_request(str(error))))
     if broken is not None:
         return PromptRefused(say.refusal(broken))
     outputs = [
@@ -80,6 +84,7 @@ def _find_broken_entry(prompt: Mapping[str, Any], types: NodeView) -> Fault | No
             )
         if class_type not in types:
             return say.unknown_class(node_id, class_type)
+        types[class_type]
     return None
 
 
@@ -260,9 +265,13 @@ class _GraphCheck:
         links = {
             name: received.get(name) for name, value in inputs.items() if isinstance(value, list)
         }
-        found = definition.check.find_faults(NodeInputs(node_id, literals, links, self._folders))
-        if inspect.isawaitable(found):
-            found = asyncio.run(cast("Coroutine[Any, Any, Sequence[InputFault]]", found))
+        given = NodeInputs(node_id, literals, links, self._folders)
+        try:
+            found = definition.check.find_faults(given)
+            if inspect.isawaitable(found):
+                found = asyncio.run(cast("Coroutine[Any, Any, Sequence[InputFault]]", found))
+        except SystemExit as error:
+            raise NodeExited(error) from error
         for fault in found:
             verdict.add(say.failed_check(fault.input, fault.reason))
 

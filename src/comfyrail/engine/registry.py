@@ -15,6 +15,22 @@ DefinitionSource = Callable[[], NodeDefinition]
 """Makes a definition anew: choices such as file names may have changed since the last time."""
 
 
+class BrokenNodeType(ValueError):
+    """A foreign class does not say what it takes and gives."""
+
+
+def _definition_of(name: str, source: "NodeDefinition | DefinitionSource") -> NodeDefinition:
+    if isinstance(source, NodeDefinition):
+        return source
+    try:
+        return source()
+    except (Exception, SystemExit) as error:
+        raise BrokenNodeType(
+            f"The node type '{name}' does not say what it takes and gives: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
 class NodeView:
     """Definitions as they are now, each made once: for the check or the run of one prompt."""
 
@@ -29,7 +45,7 @@ class NodeView:
         made = self._made.get(name)
         if made is None:
             source = self._sources[name]
-            made = source if isinstance(source, NodeDefinition) else source()
+            made = _definition_of(name, source)
             self._made[name] = made
         return made
 
@@ -56,8 +72,7 @@ class NodeRegistry:
         return self[name] if name in self._sources else None
 
     def __getitem__(self, name: str) -> NodeDefinition:
-        source = self._sources[name]
-        return source if isinstance(source, NodeDefinition) else source()
+        return _definition_of(name, self._sources[name])
 
     def __contains__(self, name: object) -> bool:
         return name in self._sources

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from comfyrail.engine.events import Event
+from comfyrail.engine.failures import text_of
 
 _NOTHING_AROUND: AbstractContextManager[None] = nullcontext()
 
@@ -77,7 +78,7 @@ class Surroundings:
 
     def explain(self, error: BaseException) -> str:
         """A node's error for people; may also mend what it can, such as free a device."""
-        return str(error)
+        return text_of(error)
 
     @property
     def measure_model(self) -> Callable[[Any], int | None] | None:

@@ -9,7 +9,7 @@ import msgspec
 
 from comfyrail.access.principal import Principal
 from comfyrail.clock import Clock, Instant
-from comfyrail.engine.options import RunOptions, read_run_options
+from comfyrail.engine.options import LONGEST_CHECKPOINT_NAME, RunOptions, read_run_options
 from comfyrail.errors import ConfigurationError, MalformedRequest, MalformedWorkflow
 from comfyrail.ids import JobId, new_job_id
 from comfyrail.jobs.job import NewJob
@@ -106,6 +106,10 @@ def _execution_config(principal: Principal, submission: Submission) -> bytes | N
         raise MalformedRequest(error.message, code="INVALID_EXECUTION_CONFIG") from error
     if options.checkpoint is not None:
         config["checkpoint"] = f"{principal.tenant}/{options.checkpoint}"
+        if len(config["checkpoint"]) > LONGEST_CHECKPOINT_NAME:
+            raise MalformedRequest(
+                "execution_config.checkpoint is too long.", code="INVALID_EXECUTION_CONFIG"
+            )
     return msgspec.json.encode(config)
 
 

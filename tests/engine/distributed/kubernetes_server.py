@@ -65,6 +65,8 @@ class Cluster:
         for run in list(self._runs):
             run.cancel()
         await asyncio.gather(*self._runs, return_exceptions=True)
+        for process in self.processes.values():
+            await process.wait()
 
     @web.middleware
     async def _check_token(self, request: web.Request, handler: Any) -> web.StreamResponse:

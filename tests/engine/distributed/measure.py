@@ -25,19 +25,16 @@ COUNT = 500
 
 def chain(count: int, seed: int) -> Graph:
     """Each node waits for the one before it: how long the way there and back is."""
-    graph: Graph = {"0": node("EmptyImage", width=1, height=1, batch_size=1, color=seed)}
+    graph: Graph = {"0": node("Number", value=seed)}
     for index in range(1, count):
-        graph[str(index)] = node("ImageInvert", image=[str(index - 1), 0])
+        graph[str(index)] = node("Add", a=[str(index - 1), 0], b=index)
     graph["out"] = node("Show", value=[str(count - 1), 0])
     return graph
 
 
 def fan(count: int, seed: int) -> Graph:
     """All nodes may run at once: how many pass in a time."""
-    graph: Graph = {
-        str(index): node("EmptyImage", width=1, height=1, batch_size=1, color=seed * 1000 + index)
-        for index in range(count)
-    }
+    graph: Graph = {str(index): node("Number", value=seed * 1000 + index) for index in range(count)}
     for index in range(0, count, count // 4):
         graph[f"out{index}"] = node("Show", value=[str(index), 0])
     return graph

@@ -108,6 +108,10 @@ def _blend(a: Any, b: Any) -> tuple[Any, ...]:
     return ((a + b) / 2,)
 
 
+def _length(text: str) -> tuple[Any, ...]:
+    return (len(text),)
+
+
 def _mean(image: Any) -> tuple[Any, ...]:
     return (int(image.mean() * 997) % 1000,)
 
@@ -201,6 +205,7 @@ NODE_CLASS_MAPPINGS = {
     "Image": node_class(_image, {"seed": INT}, IMAGE),
     "Scale": node_class(_scale, {"image": IMAGE, "by": ("FLOAT",)}, IMAGE * 2),
     "Blend": node_class(_blend, {"a": IMAGE, "b": IMAGE}, IMAGE),
+    "Length": node_class(_length, {"text": ("STRING",)}, INT),
     "Mean": node_class(_mean, {"image": IMAGE}, INT),
     "Later": node_class(_later, {"value": INT}, INT),
     "Slow": node_class(_slow, {"image": IMAGE, "seconds": ("FLOAT",)}, IMAGE),

@@ -12,6 +12,7 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from comfyrail.engine.distributed.remote_nodes import RemoteNodes
 from comfyrail.engine.events import (
     Event,
     ExecutionFailed,
@@ -20,6 +21,7 @@ from comfyrail.engine.events import (
     NodeStarted,
 )
 from comfyrail.engine.interrupt import Interrupt
+from comfyrail.engine.live_graph import bind_node
 from comfyrail.engine.registry import NodeRegistry
 from tests.engine.distributed.conftest import SetupMaker
 from tests.engine.distributed.parts import (
@@ -37,6 +39,7 @@ from tests.engine.distributed.parts import (
     when_busy,
     workers,
 )
+from tests.engine.distributed.remote_pack import REMOTE
 from tests.processes import wait_until
 from tests.services.ports import free_ports
 from tests.services.valkey import Valkey, valkey
@@ -92,6 +95,16 @@ def large_graph() -> Graph:
     graph["out2"] = node("Show", value=["who", 0])
     assert len(graph) == 60
     return graph
+
+
+def test_most_of_the_large_graph_goes_elsewhere() -> None:
+    types, remote = nodes_of_tests(), RemoteNodes(REMOTE)
+    graph = large_graph()
+    nodes = [
+        bind_node(name, types[entry["class_type"]], entry["inputs"])
+        for name, entry in graph.items()
+    ]
+    assert sum(each in remote for each in nodes) >= 50
 
 
 @pytest.mark.parametrize("shared", ["redis", "disk"])

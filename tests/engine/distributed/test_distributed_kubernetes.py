@@ -134,7 +134,7 @@ def test_an_interrupt_deletes_the_job(on_cluster: OnCluster) -> None:
 
 def test_a_large_task_goes_through_the_shared_cache(on_cluster: OnCluster) -> None:
     text = "long " * 40_000
-    graph = {"1": node("StringLength", string=text), "out": node("Show", value=["1", 0])}
+    graph = {"1": node("Length", text=text), "out": node("Show", value=["1", 0])}
     with coordinator(on_cluster.setup) as executor:
         assert shown(run(executor, graph))["out"] == {"value": [len(text)]}
     (job,) = on_cluster.cluster.created

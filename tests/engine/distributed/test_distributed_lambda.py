@@ -118,7 +118,7 @@ def test_a_node_ends_before_the_function_is_ended(on_lambda: OnLambda) -> None:
 
 def test_what_is_too_large_for_a_payload_runs_here(on_lambda: OnLambda) -> None:
     text = "x" * 6_100_000
-    graph = {"1": node("StringLength", string=text), "out": node("Show", value=["1", 0])}
+    graph = {"1": node("Length", text=text), "out": node("Show", value=["1", 0])}
     with coordinator(on_lambda.setup) as executor:
         assert shown(run(executor, graph))["out"] == {"value": [len(text)]}
     assert on_lambda.service.requests == 0

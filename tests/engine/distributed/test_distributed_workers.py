@@ -3,15 +3,18 @@
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 import redis
 
+from comfyrail.engine.distributed.run_task import run_task_of_environment
 from comfyrail.engine.events import ExecutionFailed
 from tests.engine.distributed.conftest import SetupMaker
 from tests.engine.distributed.parts import (
-    PACK,
     Graph,
+    Setup,
     WorkerProcess,
     coordinator,
     node,
@@ -70,15 +73,29 @@ def test_a_task_that_was_taken_and_never_begun_is_sent_again(
     assert taken[0] is not None
 
 
-def test_a_worker_that_stands_still_is_not_waited_for(make_setup: SetupMaker) -> None:
-    setup = make_setup(lease_seconds=0.5)
+@pytest.fixture(scope="module")
+def pair(
+    tmp_path_factory: pytest.TempPathFactory, broker: Valkey
+) -> Iterator[tuple[Setup, list[WorkerProcess]]]:
+    """Two workers with short leases, both alive after every test."""
+    folder = tmp_path_factory.mktemp("pair")
+    section = {"broker_url": broker.url, "queue": "pair", "lease_seconds": 0.4}
+    setup = Setup(folder, distributed=section, caching={"disk_path": str(folder / "cache")})
+    with workers(setup, 2) as found:
+        yield setup, found
+
+
+def test_a_worker_that_stands_still_is_not_waited_for(
+    pair: tuple[Setup, list[WorkerProcess]],
+) -> None:
+    setup, found = pair
     frozen: list[int] = []
 
     def freeze(pid: int) -> None:
         os.kill(pid, signal.SIGSTOP)
         frozen.append(pid)
 
-    with workers(setup, 2) as found, coordinator(setup) as executor:
+    with coordinator(setup) as executor:
         with when_busy(setup, "slow", freeze):
             assert len(shown(run(executor, slow_ones(4)))) == 4
         assert setup.busy("slow") == set(frozen)
@@ -86,21 +103,22 @@ def test_a_worker_that_stands_still_is_not_waited_for(make_setup: SetupMaker) ->
         os.kill(frozen[0], signal.SIGCONT)
         wait_until(lambda: not setup.busy("slow"))
         assert shown(run(executor, one("Number", 7)))["out"] == {"value": [7]}
-        for worker in found:
-            worker.process.terminate()
-        assert [worker.stop() for worker in found] == [0, 0]
+    assert [worker.process.poll() for worker in found] == [None, None]
 
 
-def test_a_node_that_takes_longer_than_a_lease_is_run_once(make_setup: SetupMaker) -> None:
-    setup = make_setup(lease_seconds=0.3)
+def test_a_node_that_takes_longer_than_a_lease_is_run_once(
+    pair: tuple[Setup, list[WorkerProcess]],
+) -> None:
+    setup, _ = pair
     graph = {
-        "i": node("Image", seed=3),
+        "i": node("Image", seed=4),
         "1": node("Slow", image=["i", 0], seconds=1.5),
         "out": node("Show", value=["1", 0]),
     }
-    with workers(setup, 2), coordinator(setup) as executor:
+    before = len(setup.begun("slow"))
+    with coordinator(setup) as executor:
         assert len(shown(run(executor, graph))) == 1
-    assert len(setup.begun("slow")) == 1
+    assert len(setup.begun("slow")) == before + 1
 
 
 def test_a_broker_that_comes_back_empty_costs_time_only(
@@ -161,14 +179,17 @@ def is_alive(pid: int) -> bool:
 def test_a_worker_without_a_shared_cache_does_not_start(tmp_path: Path) -> None:
     config = tmp_path / "engine.yaml"
     config.write_text("execution_engine: {caching: {memory_mb: 10}}")
-    done = comfyrail("celery-worker", "--config", str(config), "--nodes", str(PACK))
+    done = comfyrail("celery-worker", "--config", str(config))
     assert done.returncode == 3
     assert "needs a cache level that all machines share" in done.stderr
 
 
-def test_run_task_without_a_task_fails(tmp_path: Path) -> None:
+def test_run_task_without_a_task_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = tmp_path / "engine.yaml"
     config.write_text(f"execution_engine: {{caching: {{disk_path: {tmp_path / 'cache'}}}}}")
-    done = comfyrail("run-task", "--config", str(config))
-    assert done.returncode == 1
-    assert "COMFYRAIL_TASK" in done.stderr
+    assert run_task_of_environment(config, []) == 1
+    assert "COMFYRAIL_TASK" in capsys.readouterr().out
+    monkeypatch.setenv("COMFYRAIL_TASK", "{}")
+    assert run_task_of_environment(config, []) == 1

@@ -64,6 +64,7 @@ def test_runs_and_known_results_are_counted_apart(engine: Engine, metrics: NodeM
         engine.run(chain(), ["end"])
     assert executions(metrics) == {
         ("Number", "completed"): 1,
+        ("Number", "cached"): 2,
         ("Show", "completed"): 1,
         ("Show", "cached"): 2,
     }

@@ -49,13 +49,35 @@ def freeze_arrays(value: Any) -> None:
     Tensors have no such flag: they stay as they are.
     """
     if _is_one_array(value):
-        value[0][0].flags.writeable = False
+        _freeze(value[0][0])
         return
     if _is_one_plain_value(value):
         return
     for part in _parts(value):
         if isinstance(part, np.ndarray):
-            part.setflags(write=False)
+            _freeze(part)
+
+
+def copy_containers(value: Any) -> Any:
+    """The value with lists and mappings of its own; what is in them is shared.
+
+    So a node may change a list that it is given, and nobody else's list changes.
+    """
+    kind = type(value)
+    if kind is list:
+        return [copy_containers(each) for each in value]
+    if kind is dict:
+        return {key: copy_containers(each) for key, each in value.items()}
+    if kind is tuple:
+        return tuple([copy_containers(each) for each in value])
+    return value
+
+
+def _freeze(array: Any) -> None:
+    """A view and what it looks at: else the one would change when the other is written."""
+    while isinstance(array, np.ndarray) and array.flags.writeable:
+        array.flags.writeable = False
+        array = array.base
 
 
 def tensor_types() -> tuple[type, ...]:

@@ -23,6 +23,7 @@ CLOSE_SECONDS = 10.0
 FIRST_POLL_SECONDS = 0.001
 LAST_POLL_SECONDS = 0.05
 MOST_REFUSED = 10_000
+MOST_UNREAD = 5
 
 log = structlog.get_logger(__name__)
 
@@ -71,6 +72,7 @@ class ResultCache:
         self._flights = Flights(self._let_go)
         self._pending: dict[str, CachedResult] = {}
         self._refused: set[str] = set()
+        self._unread: dict[str, int] = {}
         self._not_storable = 0
 
     @property
@@ -212,7 +214,19 @@ class ResultCache:
                 self._refused.discard(key)
                 self._promote(key, data, created, self._lower[:number])
                 return result
+        if key not in self._refused and self._is_stored(key):
+            self._count_unread(key)
         return None
+
+    def _count_unread(self, key: str) -> None:
+        """A level has the key and gives nothing: it may have come just now, or never be readable
+        here (another user's file). After some times it counts as not there.
+        """
+        if len(self._unread) >= MOST_REFUSED:
+            self._unread.clear()
+        self._unread[key] = self._unread.get(key, 0) + 1
+        if self._unread[key] >= MOST_UNREAD:
+            self._refuse(key)
 
     def _decode(self, level: CacheLevel, key: str, data: Data) -> CachedResult | None:
         try:

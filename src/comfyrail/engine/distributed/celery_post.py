@@ -21,7 +21,7 @@ from comfyrail.engine.distributed.celery_names import (
 from comfyrail.engine.distributed.remote_errors import BrokerUnreachable
 from comfyrail.engine.distributed.waiting_tasks import WaitingTask, WaitingTasks
 
-PATIENCE_SECONDS = 3.0
+PATIENCE_SECONDS = 2.0
 PAUSE_SECONDS = 0.2
 SHOWN_EVERY_SECONDS = 5.0
 CLOSE_SECONDS = 10.0

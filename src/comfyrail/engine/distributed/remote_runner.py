@@ -14,6 +14,7 @@ from comfyrail.engine.distributed.remote_nodes import NodeMemory, RemoteNodes
 from comfyrail.engine.distributed.task import RemoteTask, TaskReply, write_task
 from comfyrail.engine.invoke import Invocation
 from comfyrail.engine.live_graph import BoundNode
+from comfyrail.engine.resources.figures import ResourceFigures
 from comfyrail.engine.runners.interface import (
     KeptElsewhere,
     LostInputs,
@@ -72,6 +73,8 @@ class RemoteRunner:
         self._transport = transport
         self._cache = cache
         self._local = local
+        self.figures: Callable[[], ResourceFigures] | None = getattr(local, "figures", None)
+        """What nodes that run here hold, where that is counted; from any thread."""
         self._nodes = RemoteNodes(remote_types)
         self._made_elsewhere: dict[str, None] = {}
         self._lost_before = NodeMemory()

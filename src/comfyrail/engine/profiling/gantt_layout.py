@@ -16,6 +16,9 @@ LABEL_ROWS = 4
 LABEL_WIDTH = 170.0
 MOST_LABELS = 60
 PADDING = 5.0
+BESIDE = 3.0
+"""From a line to the text that it leads to."""
+EDGE = 8.0
 
 
 @dataclass(slots=True)
@@ -141,25 +144,41 @@ def _place_labels(bars: Sequence[Bar], width: float) -> list[Label]:
     """Labels of bars that have no room inside, the longest bars first."""
     outside = [bar for bar in bars if not bar.has_label_inside]
     outside.sort(key=lambda bar: bar.began - bar.ended)
-    taken: list[list[tuple[float, float]]] = [[] for _ in range(LABEL_ROWS)]
-    labels: list[Label] = []
-    for bar in outside[:MOST_LABELS]:
+    rows = _LabelRows(width)
+    labels = [rows.place(bar) for bar in outside[:MOST_LABELS]]
+    return [label for label in labels if label is not None]
+
+
+class _LabelRows:
+    """What is taken of the rows below a lane, by texts and by the lines that lead to them."""
+
+    def __init__(self, width: float) -> None:
+        self._width = width
+        self._taken: list[list[tuple[float, float]]] = [[] for _ in range(LABEL_ROWS)]
+
+    def place(self, bar: Bar) -> Label | None:
+        """Where the label of a bar goes; None where there is no room for it."""
         text = shorten(bar.label, LABEL_WIDTH)
-        anchor = bar.began + min(bar.width / 2, 8.0)
-        wide = text_width(text)
-        x = min(anchor + 3.0, width - wide)
+        edge = min(bar.width / 2, EDGE)
         for row in range(LABEL_ROWS):
-            # Its line goes down through the rows above.
-            clear = all(_is_free(each, anchor - 2.0, anchor + 2.0) for each in taken[:row])
-            start, end = min(x, anchor) - PADDING, max(x + wide, anchor) + PADDING
-            if clear and _is_free(taken[row], start, end):
-                taken[row].append((start, end))
-                for each in taken[:row]:
-                    each.append((anchor - 2.0, anchor + 2.0))
-                labels.append(Label(text, x, row, anchor))
-                break
-    return labels
+            for anchor in (edge, bar.width / 2, bar.width - edge):
+                label = self._try(text, row, bar.began + anchor)
+                if label is not None:
+                    return label
+        return None
 
+    def _try(self, text: str, row: int, anchor: float) -> Label | None:
+        wide = text_width(text) + BESIDE
+        goes_left = anchor + wide > self._width
+        x = anchor - wide if goes_left else anchor + BESIDE
+        place = (anchor - wide, anchor) if goes_left else (anchor, anchor + wide)
+        line = (anchor - 2.0, anchor + 2.0)
+        if not self._is_free(row, place) or not all(self._is_free(r, line) for r in range(row)):
+            return None
+        self._taken[row].append((place[0] - PADDING, place[1] + PADDING))
+        for above in range(row):
+            self._taken[above].append(line)
+        return Label(text, x, row, anchor)
 
-def _is_free(taken: Sequence[tuple[float, float]], start: float, end: float) -> bool:
-    return all(end <= other_start or start >= other_end for other_start, other_end in taken)
+    def _is_free(self, row: int, place: tuple[float, float]) -> bool:
+        return all(place[1] <= start or place[0] >= end for start, end in self._taken[row])

@@ -48,7 +48,7 @@ def find_cache_levels(executor: Executor, request: ExecutionRequest) -> dict[str
     an event loop runs.
     """
     graph = LiveGraph(request.prompt, executor.registry.view())
-    keys = KeyBook(graph, executor.folders)
+    keys = KeyBook(graph, executor.folders, "not kept")
     try:
         order = upstream_first(graph, request.outputs)
         asyncio.run(keys.make(order))

@@ -1,6 +1,7 @@
 """Several nodes at once, within what the machine has: in threads, or in processes of their own."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -59,9 +60,9 @@ class ParallelRunner:
             if definition.is_async:
                 return await within(definition.timeout, run_coroutine(invocation))
             if definition.runs_in == "process" and not definition.takes_context:
-                return await run_to_end(
-                    self._child_threads.run(lambda: self._children.run(invocation))
-                )
+                stop = threading.Event()
+                call = self._child_threads.run(lambda: self._children.run(invocation, stop))
+                return await run_to_end(call, on_cancel=stop.set)
             return await run_to_end(within(definition.timeout, self._threads.run(invocation.run)))
 
     def _needs_of(self, definition: NodeDefinition) -> ResourceNeeds:
@@ -82,12 +83,15 @@ class ParallelRunner:
         )
 
 
-async def run_to_end(outcome: Awaitable[Value]) -> Value:
+async def run_to_end(
+    outcome: Awaitable[Value], on_cancel: Callable[[], None] = lambda: None
+) -> Value:
     """Wait for it; when cancelled, wait all the same, so that nothing runs on after the end."""
     task = asyncio.ensure_future(outcome)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        on_cancel()
         await asyncio.wait([task])
         if not task.cancelled():
             task.exception()

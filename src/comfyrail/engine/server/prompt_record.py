@@ -131,6 +131,18 @@ class PromptRecord:
         job = ended_job(self.item, self._status, self._outputs, succeeded=self._succeeded)
         return HistoryEntry(job, b"".join(parts))
 
+    def unshowable_entry(self, error: Exception) -> HistoryEntry:
+        """In place of an entry whose outputs or messages have no JSON."""
+        self._outputs = {}
+        self._succeeded = False
+        reason = f"What the nodes show cannot be written as JSON: {type(error).__name__}"
+        own = {"prompt_id": self.item.prompt_id, "node_id": "", "node_type": "", "executed": []}
+        message = {"exception_message": reason, "exception_type": type(error).__name__}
+        rest: Data = {"traceback": [], "current_inputs": {}, "current_outputs": []}
+        rest["timestamp"] = self._status[-1][1]["timestamp"] if self._status else 0
+        self._status = [("execution_error", {**own, **message, **rest})]
+        return self.history_entry()
+
     def _start_node(self, node_id: str) -> Iterator[Message]:
         self._current = node_id
         self._progress = None

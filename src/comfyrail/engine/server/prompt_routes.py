@@ -51,7 +51,7 @@ class PromptRoutes:
         body = await request.read()
         # The count goes up in the order of arrival, before anything can wait.
         count = worker.next_number()
-        slow = worker.executor.surroundings.judges_slowly
+        slow = worker.has_packs or worker.executor.surroundings.judges_slowly
         if slow or len(body) > LARGEST_BODY_READ_AT_ONCE:
             read = await asyncio.to_thread(self._read_prompt, body, count)
         else:

@@ -113,6 +113,7 @@ def run_worker(settings: WorkerSettings, on_ready: Callable[[str], None] | None 
         monitoring.watch(executor)
         worker = create_worker(folders, executor=executor, keep_outputs=settings.keep_outputs)
         worker.pack_failures = nodes.failures
+        worker.has_packs = bool(settings.nodes)
         app = create_app(worker)
         if nodes.server is not None:
             connect_packs(nodes.server, worker, app)

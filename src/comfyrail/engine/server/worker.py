@@ -50,6 +50,8 @@ class Worker:
         self._running: tuple[PromptRecord, Interrupt] | None = None
         self._next_number = 0
         self.pack_failures: Sequence[PackFailure] = ()
+        self.has_packs = False
+        """Whether foreign code judges prompts: it may take its time."""
         self.change_request: Callable[[Any], Any] | None = None
         """What packs do to the body of a request before it is read."""
 
@@ -162,7 +164,13 @@ class Worker:
 
     def _finish(self, record: PromptRecord) -> None:
         item = record.item
-        self.history.add(item.prompt_id, record.history_entry())
+        try:
+            entry = record.history_entry()
+        except Exception as error:
+            # Without an entry whoever waits for the end would wait for ever.
+            log.exception("history_not_written", prompt_id=item.prompt_id)
+            entry = record.unshowable_entry(error)
+        self.history.add(item.prompt_id, entry)
         self._running = None
         self._announce_status()
         if item.client_id is not None and not self.sockets.is_connected(item.client_id):
