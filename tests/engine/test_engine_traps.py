@@ -26,6 +26,7 @@ from comfyrail.engine.events import (
 from comfyrail.engine.execution import ExecutionRequest
 from comfyrail.engine.executor import Executor
 from comfyrail.engine.folders import Folders
+from comfyrail.engine.hooks import Hook, NodeVisit
 from comfyrail.engine.interrupt import Interrupt
 from comfyrail.engine.registry import NodeRegistry
 from comfyrail.engine.resources.needs import ResourceNeeds
@@ -418,6 +419,36 @@ def test_a_node_that_expands_again_puts_the_same_nodes_in(build: Callable[..., E
     for _ in range(4):
         events = run(executor, {**prompt, "out": made("Show", value=["w", 0], note=time.time())})
         assert shown(events) == [20]
+
+
+def test_a_hook_sees_no_node_of_an_expansion_that_nobody_needs(
+    folders: Folders, executors: list[Executor]
+) -> None:
+    def expand(value: int) -> NodeResult:
+        graph = {"e.x": made("Add", a=value, b=1), "e.dead": made("Add", a=value, b=2)}
+        return NodeResult((["e.x", 0],), expand=graph)
+
+    class Seen(Hook):
+        def __init__(self) -> None:
+            self.nodes: list[tuple[str, str]] = []
+
+        def after_node(self, visit: NodeVisit, *, status: str, **_: Any) -> None:
+            self.nodes.append((visit.node_id, status))
+
+    seen = Seen()
+    expanding = define_node("Expand", expand, required={"value": INT}, outputs=INT, expands=True)
+    executor = build_executor(NodeRegistry([show, add, expanding]), folders, hooks=[seen])
+    executors.append(executor)
+    for note in (1, 2):
+        prompt = {"e": made("Expand", value=4), "out": made("Show", value=["e", 0], note=note)}
+        assert shown(run(executor, prompt)) == [5]
+    assert seen.nodes == [
+        ("e.x", "completed"),
+        ("e", "completed"),
+        ("out", "completed"),
+        ("e", "cached"),
+        ("out", "completed"),
+    ]
 
 
 def test_nodes_that_expand_without_an_end_are_stopped(

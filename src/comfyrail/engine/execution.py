@@ -578,7 +578,7 @@ class Execution:
         for event in self._show_known(expansion.outputs):
             self.emit(event)
         if self.engine.hooks:
-            self._visit_known(each for each in expansion.displays if self._values.are_there(each))
+            self._visit_known(expansion.known)
         self._expansions.plan(node, expansion)
 
     def _complete_expanded(self, node: BoundNode) -> None:

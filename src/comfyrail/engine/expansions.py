@@ -19,6 +19,8 @@ class Expansion:
     displays: dict[str, str]
     outputs: list[str]
     wanted: list[str]
+    known: list[str]
+    """Those of the new nodes that need not run."""
     results: Sequence[NodeResult]
 
 
@@ -50,7 +52,8 @@ class Expansions:
         order = upstream_first(parts.graph, [*wanted, *outputs])
         await parts.keys.make(order)
         parts.known.look_for(map(parts.keys.__getitem__, order))
-        return Expansion(displays, outputs, wanted, results)
+        known = [each for each in order if each in displays and parts.keys[each] in parts.known]
+        return Expansion(displays, outputs, wanted, known, results)
 
     def plan(self, node: BoundNode, expansion: Expansion) -> None:
         """Have the new nodes run, and come back to the node then."""
