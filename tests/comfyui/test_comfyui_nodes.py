@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import websocket
 
-from tests.comfyui.model_free_graphs import make_graph
-from tests.comfyui.test_engine_parity import Engine, write_pictures
+from tests.comfyui.model_free_graphs import make_graph, write_inputs
+from tests.comfyui.test_engine_parity import Engine
 from tests.comfyui_peer.install import installed_peer
 from tests.comfyui_peer.server import ComfyUIServer
 from tests.comfyui_peer.tiny_model import make_tiny_model
@@ -169,7 +169,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ComfyrailWorker
     write_packs(own.base_directory)
     (own.base_directory / MODEL).parent.mkdir()
     shutil.copy(folder / MODEL.name, own.base_directory / MODEL)
-    write_pictures(own.base_directory / "input")
+    write_inputs(own.base_directory / "input")
     with own:
         yield own
 
@@ -185,7 +185,7 @@ def comfyui(worker: ComfyrailWorker) -> Iterator[ComfyUIServer]:
     folder = real.base_directory / "custom_nodes" / "sample_pack"
     folder.mkdir()
     (folder / "__init__.py").write_text(GOOD_PACK)
-    write_pictures(real.base_directory / "input")
+    write_inputs(real.base_directory / "input")
     with real:
         yield real
 

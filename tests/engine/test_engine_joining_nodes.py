@@ -12,7 +12,7 @@ from comfyrail.engine.definition import NodeDefinition
 from comfyrail.workflow.catalog import InputPort
 
 BATCHING = [definition for definition in builtin_registry() if definition.batches]
-MOST_VARIANTS = 24
+MOST_VARIANTS = 40
 MASKS = {"MASK"}
 
 
@@ -40,10 +40,20 @@ def variants(definition: NodeDefinition) -> Iterator[dict[str, Any]]:
 def values_of(port: InputPort) -> list[Any]:
     if port.choices:
         return list(port.choices)
-    small = {"width": 9, "height": 7, "target_width": 140, "target_height": 9, "radius": 2}
-    small |= {"longer_edge": 33, "shorter_edge": 9, "largest_size": 70, "megapixels": 0.01}
-    value = small.get(port.name, port.default)
-    return [3 if port.name.endswith("radius") else value]
+    # Beyond 128 for both sides together, images are resized in another way.
+    few: dict[str, list[Any]] = {
+        "width": [9, 140],
+        "target_width": [140],
+        "height": [7],
+        "target_height": [9],
+        "blur_radius": [3],
+        "sharpen_radius": [3],
+        "largest_size": [70, 33],
+        "longer_edge": [33],
+        "shorter_edge": [9],
+        "megapixels": [0.01],
+    }
+    return few.get(port.name, [port.default])
 
 
 def pictures(definition: NodeDefinition, channels: int) -> list[Any]:

@@ -13,13 +13,14 @@ from comfyrail.engine.builtin import builtin_registry
 from comfyrail.engine.events import NodeExecuted
 from comfyrail.engine.folders import Folders
 from comfyrail.engine.prompt_check import PromptAccepted, check_prompt
-from tests.comfyui.model_free_graphs import sample_pictures
+from comfyrail.engine.tensor_files import TensorFile
+from tests.comfyui.model_free_graphs import write_inputs
 from tests.engine.engine_parts import Engine
 
 DATA = Path(__file__).parent / "data"
 # From a real ComfyUI 0.7.0, texts removed.
 PORTS = json.loads((DATA / "object_info_model_free.json").read_text())
-# Outputs of a real ComfyUI 0.3.75: texts, and hashes of pixels.
+# Outputs of a real ComfyUI 0.3.75: texts, and hashes of pixels and of latents.
 GRAPHS = json.loads((DATA / "comfyui_graphs.json").read_text())
 
 
@@ -33,10 +34,16 @@ def test_ports_are_comfyuis(name: str, folders: Folders) -> None:
     assert list(entry["input"]["required"]) == list(expected["input"]["required"])
 
 
+@pytest.mark.parametrize("name", ["LoadImageDataSetFromFolder", "LoadImageTextDataSetFromFolder"])
+def test_folders_to_load_are_listed(name: str, folders: Folders) -> None:
+    (folders.input / "cats" / "small").mkdir(parents=True)
+    entry = builtin_registry().object_info(folders)[name]
+    assert entry["input"]["required"]["folder"][0] == ["cats", "cats/small"]
+
+
 @pytest.mark.parametrize("index", range(len(GRAPHS)))
 def test_a_graph_gives_what_comfyui_gave(index: int, engine: Engine, folders: Folders) -> None:
-    for name, pixels in sample_pictures().items():
-        Image.fromarray(pixels).save(folders.input / name)
+    write_inputs(folders.input)
     graph, expected = GRAPHS[index]["graph"], GRAPHS[index]["outputs"]
     verdict = check_prompt(graph, engine.registry, folders)
     assert isinstance(verdict, PromptAccepted)
@@ -52,6 +59,11 @@ def test_a_graph_gives_what_comfyui_gave(index: int, engine: Engine, folders: Fo
 def summary(item: Any, folders: Folders) -> str:
     if isinstance(item, str):
         return item
-    with Image.open(folders.temp / item["subfolder"] / item["filename"]) as picture:
-        pixels = np.asarray(picture)
+    path = folders.locate(f"{item['subfolder']}/{item['filename']} [{item['type']}]".lstrip("/"))
+    assert path is not None
+    if path.suffix == ".latent":
+        pixels: Any = TensorFile(path).read_floats("latent_tensor")
+    else:
+        with Image.open(path) as picture:
+            pixels = np.asarray(picture)
     return hashlib.sha256(repr(pixels.shape).encode() + pixels.tobytes()).hexdigest()[:16]

@@ -6,12 +6,20 @@ import numpy as np
 import numpy.typing as npt
 
 from comfyrail.engine.pixels import FloatArray
+from comfyrail.engine.torch_arithmetic import (
+    exponentials,
+    steps_from_minus_one_to_one,
+    sum_of_all,
+)
 
 LARGEST_EXACT_RADIUS = 10
-"""Up to here sums are made in torch's order, bit for bit; beyond it that would take too long."""
+"""Up to here sums are made in torch's order; beyond it that would take too long.
+
+With the same kernel they are then equal bit for bit. Kernels are, but for radiuses where torch's
+square roots are not the nearest floats: MKL starts from an estimate that is the processor's own.
+"""
 
 _STRIP_ROWS = 32
-_LANES = 8
 
 Progress = Callable[[float, float], None]
 
@@ -33,7 +41,7 @@ def sharpen(
     padded = np.pad(image, padding, mode="reflect")
     if radius <= LARGEST_EXACT_RADIUS:
         kernel = _square_kernel(radius, sigma) * np.float32(-strength)
-        middle = np.float32(kernel[radius, radius] - _sum_in_lanes(kernel.ravel()))
+        middle = np.float32(kernel[radius, radius] - sum_of_all(kernel))
         kernel[radius, radius] = middle + np.float32(1)
         return _convolve_in_order(padded, image.shape, kernel, progress)
     blurred = _convolve_by_axes(padded, _line_kernel(radius, sigma), progress)
@@ -41,32 +49,10 @@ def sharpen(
 
 
 def _square_kernel(radius: int, sigma: float) -> FloatArray:
-    steps = _steps_from_minus_one_to_one(2 * radius + 1)
-    distances = np.sqrt((steps * steps)[:, None] + (steps * steps)[None, :])
-    exponents = -(distances * distances) / np.float32(2.0 * sigma * sigma)
-    weights = np.exp(exponents.astype(np.float64)).astype(np.float32)
-    return weights / _sum_in_lanes(weights.ravel())
-
-
-def _sum_in_lanes(values: FloatArray) -> np.float32:
-    """The sum as torch makes it: eight lanes, four vectors at a time, then one by one."""
-    vectors = values[: len(values) // _LANES * _LANES].reshape(-1, _LANES)
-    grouped = len(vectors) // 4 * 4
-    sums = vectors[:grouped].reshape(-1, 4, _LANES).sum(axis=0)
-    for vector in vectors[grouped:]:
-        sums[0] += vector
-    lanes = sums[0] + sums[1] + sums[2] + sums[3]
-    total = np.float32(0)
-    for value in (*values[vectors.size :], *lanes):
-        total += value
-    return total
-
-
-def _steps_from_minus_one_to_one(count: int) -> FloatArray:
-    """Counted from both ends, so that the two halves mirror each other exactly."""
-    step = np.float64(np.float32(2) / np.float32(count - 1))
-    half = (step * np.arange(count // 2) - 1).astype(np.float32)
-    return np.concatenate((half, np.zeros(1, np.float32), -half[::-1]))
+    steps = steps_from_minus_one_to_one(2 * radius + 1)
+    distances: FloatArray = np.sqrt((steps * steps)[:, None] + (steps * steps)[None, :])
+    weights = exponentials(-(distances * distances) / np.float32(2.0 * sigma * sigma))
+    return weights / sum_of_all(weights)
 
 
 def _line_kernel(radius: int, sigma: float) -> npt.NDArray[np.float64]:

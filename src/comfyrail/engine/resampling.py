@@ -13,6 +13,7 @@ from PIL import Image
 
 from comfyrail.engine.allocation import check_room_for
 from comfyrail.engine.pixels import FloatArray, to_floats, to_picture
+from comfyrail.engine.torch_arithmetic import fused
 
 RESAMPLING_METHODS = ("nearest-exact", "bilinear", "area", "bicubic", "lanczos")
 
@@ -22,7 +23,10 @@ _CUBIC_A = np.float32(-0.75)
 _HALF = np.float32(0.5)
 _STRIP_ROWS = 64
 _LARGEST_AT_ONCE = 128
-"""Width and height together, up to which torch makes masks bilinear along both axes at once."""
+"""Width and height together, up to which torch mixes along both axes at once."""
+_FEW_CHANNELS = 3
+_LANES = 8
+"""Channels that torch mixes together, in another order than what is left over."""
 
 
 def resize(image: FloatArray, width: int, height: int, method: str) -> FloatArray:
@@ -61,30 +65,62 @@ def _nearest_indices(old: int, new: int) -> Indices:
 
 
 def _bilinear(image: FloatArray, width: int, height: int) -> FloatArray:
-    if image.shape[-1] == 1 and width + height > _LARGEST_AT_ONCE:
-        return _bilinear_by_axes(image, width, height)
+    # As torch chooses: it also mixes at once where the channels of a pixel, if there are many, lie
+    # together in memory. They do not in latents, nor in a part that was cut out.
+    is_packed = image.shape[-1] > _FEW_CHANNELS and image[:1].flags.c_contiguous
+    if is_packed or width + height <= _LARGEST_AT_ONCE:
+        return _bilinear_at_once(image, width, height)
+    return _bilinear_by_axes(image, width, height)
+
+
+def _bilinear_at_once(image: FloatArray, width: int, height: int) -> FloatArray:
     left, right, to_right = _linear_steps(image.shape[2], width)
     top, bottom, to_bottom = _linear_steps(image.shape[1], height)
     result = np.empty((image.shape[0], height, width, image.shape[3]), np.float32)
+    lanes = image.shape[3] // _LANES * _LANES
     for strip in _strips(height):
         down, across = to_bottom[strip, None, None], to_right[:, None]
         up, back = np.float32(1) - down, np.float32(1) - across
-        rows_above, rows_below = image[:, top[strip]], image[:, bottom[strip]]
-        mixed = rows_above[:, :, right] * (up * across)
-        mixed = _fused(rows_above[:, :, left], up * back, mixed)
-        mixed = _fused(rows_below[:, :, left], down * back, mixed)
-        result[:, strip] = _fused(rows_below[:, :, right], down * across, mixed)
+        above, below = image[:, top[strip]], image[:, bottom[strip]]
+        corners = (
+            (above[:, :, left], up * back),
+            (above[:, :, right], up * across),
+            (below[:, :, left], down * back),
+            (below[:, :, right], down * across),
+        )
+        if lanes:
+            result[:, strip, :, :lanes] = _mix(corners, (2, 3, 1, 0), slice(lanes))
+        if lanes < image.shape[3]:
+            result[:, strip, :, lanes:] = _mix(corners, (1, 0, 2, 3), slice(lanes, None))
     return result
 
 
+def _mix(
+    corners: Sequence[tuple[FloatArray, FloatArray]], order: Sequence[int], channels: slice
+) -> FloatArray:
+    pixels, weight = corners[order[0]]
+    mixed: FloatArray = pixels[..., channels] * weight
+    for corner in order[1:]:
+        pixels, weight = corners[corner]
+        mixed = fused(pixels[..., channels], weight, mixed)
+    return mixed
+
+
 def _bilinear_by_axes(image: FloatArray, width: int, height: int) -> FloatArray:
-    """As torch does it with one channel and a large result: all columns first, then the rows."""
+    """Mix along the columns first, then along the rows."""
     left, right, to_right = _linear_steps(image.shape[2], width)
     top, bottom, to_bottom = _linear_steps(image.shape[1], height)
-    across, down = to_right[:, None], to_bottom[:, None, None]
-    back, up = np.float32(1) - across, np.float32(1) - down
-    rows = _fused(image[:, :, left], back, image[:, :, right] * across)
-    return _fused(rows[:, top], up, rows[:, bottom] * down)
+    across = to_right[:, None]
+    back = np.float32(1) - across
+    result = np.empty((image.shape[0], height, width, image.shape[3]), np.float32)
+    for strip in _strips(height):
+        above, below = (
+            fused(rows[:, :, left], back, rows[:, :, right] * across)
+            for rows in (image[:, top[strip]], image[:, bottom[strip]])
+        )
+        down = to_bottom[strip, None, None]
+        result[:, strip] = fused(above, np.float32(1) - down, below * down)
+    return result
 
 
 def _linear_steps(old: int, new: int) -> tuple[Indices, Indices, FloatArray]:
@@ -128,19 +164,19 @@ def _cubic_steps(old: int, new: int) -> tuple[Indices, FloatArray]:
 
 
 def _cubic_near(x: FloatArray) -> FloatArray:
-    inner = _fused(x, _CUBIC_A + np.float32(2), -(_CUBIC_A + np.float32(3)))
+    inner = fused(x, _CUBIC_A + np.float32(2), -(_CUBIC_A + np.float32(3)))
     return inner * x * x + np.float32(1)
 
 
 def _cubic_far(x: FloatArray) -> FloatArray:
-    inner = _fused(x, _CUBIC_A, -np.float32(5) * _CUBIC_A)
-    return _fused(inner, x, np.float32(8) * _CUBIC_A) * x - np.float32(4) * _CUBIC_A
+    inner = fused(x, _CUBIC_A, -np.float32(5) * _CUBIC_A)
+    return fused(inner, x, np.float32(8) * _CUBIC_A) * x - np.float32(4) * _CUBIC_A
 
 
 def _cubic_sum(parts: Sequence[FloatArray], weights: FloatArray) -> FloatArray:
     total: FloatArray = parts[1] * weights[1]
     for index in (0, 2, 3):
-        total = _fused(parts[index], weights[index], total)
+        total = fused(parts[index], weights[index], total)
     return total
 
 
@@ -180,14 +216,7 @@ def _lanczos(image: FloatArray, width: int, height: int) -> FloatArray:
 def _positions(old: int, new: int) -> FloatArray:
     """Where the middle of each new pixel lies among the old ones."""
     scale = np.float32(old) / np.float32(new)
-    return _fused(np.arange(new, dtype=np.float32) + _HALF, scale, -_HALF)
-
-
-def _fused(a: FloatArray, b: FloatArray | np.float32, c: FloatArray | np.float32) -> FloatArray:
-    """a·b + c rounded once, where torch's compiled code uses a fused instruction."""
-    product = np.multiply(a, b, dtype=np.float64)
-    product += c
-    return product.astype(np.float32)
+    return fused(np.arange(new, dtype=np.float32) + _HALF, scale, -_HALF)
 
 
 def _strips(height: int) -> Iterator[slice]:

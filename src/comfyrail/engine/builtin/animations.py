@@ -6,9 +6,9 @@ from typing import Any
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from comfyrail.engine.builtin.embedding import texts_to_embed
 from comfyrail.engine.context import NodeContext
 from comfyrail.engine.definition import NodeResult, node
-from comfyrail.engine.embedded_texts import embedded_texts
 from comfyrail.engine.output_names import fill_in_tokens
 from comfyrail.engine.pixels import FloatArray, to_picture
 
@@ -48,7 +48,9 @@ def save_animated_webp(
     context: NodeContext,
 ) -> NodeResult:
     exif = Image.Exif()
-    for index, (key, text) in enumerate(embedded_texts(prompt, extra_pnginfo).items()):
+    for index, (key, text) in enumerate(
+        texts_to_embed(prompt, extra_pnginfo, context.folders).items()
+    ):
         exif[_MODEL_TAG - index] = f"{key}:{text}"
     content = _encode(
         images,
@@ -87,7 +89,7 @@ def save_animated_png(
     context: NodeContext,
 ) -> NodeResult:
     info = PngInfo()
-    for key, text in embedded_texts(prompt, extra_pnginfo).items():
+    for key, text in texts_to_embed(prompt, extra_pnginfo, context.folders).items():
         # ComfyUI's own kind of chunk, behind the frames: readers of animations look no further.
         info.add(b"comf", f"{key}\0{text}".encode("latin-1", "replace"), after_idat=True)
     content = _encode(

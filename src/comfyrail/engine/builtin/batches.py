@@ -3,6 +3,7 @@
 import numpy as np
 
 from comfyrail.engine.allocation import check_room_for
+from comfyrail.engine.builtin.marks import CHEAP
 from comfyrail.engine.definition import node
 from comfyrail.engine.pixels import FloatArray
 from comfyrail.workflow.catalog import OutputPort
@@ -76,6 +77,7 @@ def rebatch_images(images: list[FloatArray], batch_size: list[int]) -> tuple[lis
     category="image",
     display_name="Get Image Size",
     schema="v3",
+    **CHEAP,
 )
 def get_image_size(image: FloatArray, unique_id: str) -> tuple[int, int, int]:  # noqa: ARG001 - a port of ComfyUI's
     count, height, width = image.shape[:3]

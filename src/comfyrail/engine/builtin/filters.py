@@ -32,6 +32,7 @@ Filter = Callable[[FloatArray, int], FloatArray]
     outputs=("IMAGE",),
     category="image/postprocessing",
     schema="v3",
+    batches="image",
 )
 def sharpen_image(
     *, image: FloatArray, sharpen_radius: int, sigma: float, alpha: float, context: NodeContext
@@ -77,6 +78,7 @@ MORPHOLOGY: dict[str, Filter] = {
     category="image/postprocessing",
     display_name="ImageMorphology",
     schema="v3",
+    batches="image",
 )
 def morph_image(image: FloatArray, operation: str, kernel_size: int) -> FloatArray:
     return MORPHOLOGY[operation](image, kernel_size)
@@ -88,6 +90,7 @@ def morph_image(image: FloatArray, operation: str, kernel_size: int) -> FloatArr
     outputs=tuple(OutputPort(name, "IMAGE") for name in "YUV"),
     category="image/batch",
     schema="v3",
+    batches="image",
 )
 def rgb_to_yuv(image: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Luminance and the two differences of colour (those of YCbCr), each as a grey image."""

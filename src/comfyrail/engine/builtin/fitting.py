@@ -8,7 +8,7 @@ from comfyrail.engine.allocation import check_room_for
 from comfyrail.engine.builtin.images import LARGEST_SIDE
 from comfyrail.engine.definition import node
 from comfyrail.engine.pixels import FloatArray
-from comfyrail.engine.resampling import RESAMPLING_METHODS, resize
+from comfyrail.engine.resampling import RESAMPLING_METHODS, resize, resize_cropped
 
 _MEGAPIXEL = 1024 * 1024
 _PADDING_COLOURS = {"white": np.float32(1), "black": np.float32(0)}
@@ -28,6 +28,7 @@ _PADDING_COLOURS = {"white": np.float32(1), "black": np.float32(0)}
     outputs=("IMAGE",),
     category="image/upscaling",
     schema="v3",
+    batches="image",
 )
 def scale_to_total_pixels(
     image: FloatArray, upscale_method: str, megapixels: float, resolution_steps: int
@@ -57,6 +58,7 @@ def scale_to_total_pixels(
     outputs=("IMAGE",),
     category="image/upscaling",
     schema="v3",
+    batches="image",
 )
 def scale_to_max_dimension(image: FloatArray, upscale_method: str, largest_size: int) -> FloatArray:
     """The longer side gets this length."""
@@ -86,6 +88,7 @@ def scale_to_max_dimension(image: FloatArray, upscale_method: str, largest_size:
     outputs=("IMAGE",),
     category="image/transform",
     schema="v3",
+    batches="image",
 )
 def resize_and_pad_image(
     *,
@@ -112,6 +115,38 @@ def resize_and_pad_image(
     return padded
 
 
+_KONTEXT_WIDTHS = (672, 688, 720, 752, 800, 832, 880, 944, 1024)
+_KONTEXT_HEIGHTS = (1568, 1504, 1456, 1392, 1328, 1248, 1184, 1104, 1024)
+KONTEXT_SIZES = tuple(
+    sorted(
+        {
+            size
+            for low, high in zip(_KONTEXT_WIDTHS, _KONTEXT_HEIGHTS, strict=True)
+            for size in ((low, high), (high, low))
+        }
+    )
+)
+"""Sizes of about a megapixel, in steps of 16, that the model FLUX Kontext was trained with."""
+
+
+@node(
+    "FluxKontextImageScale",
+    required={"image": ("IMAGE", {})},
+    outputs=("IMAGE",),
+    category="advanced/conditioning/flux",
+    schema="v3",
+    batches="image",
+)
+def scale_for_kontext(image: FloatArray) -> FloatArray:
+    """The size of nearest proportions out of KONTEXT_SIZES; what does not fit is cut off."""
+    height, width = image.shape[1:3]
+    _, new_width, new_height = min(
+        (abs(width / height - wide / high), wide, high) for wide, high in KONTEXT_SIZES
+    )
+    check_room_for((len(image), new_height, new_width, image.shape[-1]))
+    return resize_cropped(image, new_width, new_height, "lanczos")
+
+
 def _resized(image: FloatArray, width: int, height: int, method: str) -> FloatArray:
     if width < 1 or height < 1:
         raise ValueError(
@@ -121,4 +156,9 @@ def _resized(image: FloatArray, width: int, height: int, method: str) -> FloatAr
     return resize(image, width, height, method)
 
 
-NODES = (scale_to_total_pixels, scale_to_max_dimension, resize_and_pad_image)
+NODES = (
+    scale_to_total_pixels,
+    scale_to_max_dimension,
+    resize_and_pad_image,
+    scale_for_kontext,
+)

@@ -164,6 +164,7 @@ def checkerboard_image(width: int, height: int, cell: int, color1: str, color2: 
     category=CATEGORY,
     display_name="Text on Image",
     description="Writes on every image of a batch, a margin of half the size from the border.",
+    batches="image",
 )
 def text_on_image(
     *, image: FloatArray, text: str, size: int, color: str, position: str, context: NodeContext

@@ -37,6 +37,7 @@ def empty_image(width: int, height: int, batch_size: int, color: int) -> FloatAr
     outputs=("IMAGE",),
     category="image",
     display_name="Invert Image",
+    batches="image",
 )
 def invert_image(image: FloatArray) -> FloatArray:
     return np.float32(1.0) - image

@@ -1,11 +1,11 @@
 """Nodes between images and masks: a channel as a mask, a mask as an image."""
 
 import numpy as np
-from PIL import Image, ImageOps
 
 from comfyrail.engine.builtin.files import load_image, preview_image
 from comfyrail.engine.context import NodeContext
 from comfyrail.engine.definition import NodeResult, node
+from comfyrail.engine.picture_files import open_picture, to_mode, upright
 from comfyrail.engine.pixels import FloatArray, to_floats
 from comfyrail.engine.resampling import resize
 
@@ -23,6 +23,7 @@ _ONE = np.float32(1)
     category="mask",
     display_name="Convert Image to Mask",
     schema="v3",
+    batches="image",
 )
 def image_to_mask(image: FloatArray, channel: str) -> FloatArray:
     index = _CHANNELS.index(channel)
@@ -38,6 +39,7 @@ def image_to_mask(image: FloatArray, channel: str) -> FloatArray:
     category="mask",
     display_name="Convert Mask to Image",
     schema="v3",
+    batches="mask",
 )
 def mask_to_image(mask: FloatArray) -> FloatArray:
     return np.repeat(mask[..., None], 3, axis=-1)
@@ -76,6 +78,7 @@ def preview_mask(
     outputs=("MASK",),
     category="mask",
     schema="v3",
+    batches="image",
 )
 def colour_to_mask(image: FloatArray, color: int) -> FloatArray:
     """Set where the image has exactly this colour, at 8 bits."""
@@ -103,8 +106,8 @@ def load_image_mask(image: str, channel: str, context: NodeContext) -> FloatArra
     path = context.folders.locate(str(image))
     if path is None:
         raise FileNotFoundError(f"Invalid image file: {image}")
-    with Image.open(path) as picture:
-        pixels = ImageOps.exif_transpose(picture).convert("RGBA")
+    with open_picture(path) as picture:
+        pixels = to_mode(upright(picture), "RGBA")
     values = to_floats(pixels.getchannel(_CHANNELS.index(channel)))[None]
     return _ONE - values if channel == "alpha" else values
 
@@ -116,6 +119,7 @@ def load_image_mask(image: str, channel: str, context: NodeContext) -> FloatArra
     category="mask/compositing",
     display_name="Split Image with Alpha",
     schema="v3",
+    batches="image",
 )
 def split_image_with_alpha(image: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The colours, and what is transparent; an image without alpha is nowhere transparent."""

@@ -37,7 +37,14 @@ def solid_mask(value: float, width: int, height: int) -> FloatArray:
     return np.full((1, height, width), value, np.float32)
 
 
-@node("InvertMask", required={"mask": _MASK}, outputs=("MASK",), category=_CATEGORY, schema="v3")
+@node(
+    "InvertMask",
+    required={"mask": _MASK},
+    outputs=("MASK",),
+    category=_CATEGORY,
+    schema="v3",
+    batches="mask",
+)
 def invert_mask(mask: FloatArray) -> FloatArray:
     return _ONE - mask
 
@@ -48,6 +55,7 @@ def invert_mask(mask: FloatArray) -> FloatArray:
     outputs=("MASK",),
     category=_CATEGORY,
     schema="v3",
+    batches="mask",
 )
 def crop_mask(mask: FloatArray, x: int, y: int, width: int, height: int) -> FloatArray:
     """Cut out a part; what lies outside of the mask is left off."""
@@ -70,6 +78,7 @@ def crop_mask(mask: FloatArray, x: int, y: int, width: int, height: int) -> Floa
     outputs=("MASK",),
     category=_CATEGORY,
     schema="v3",
+    batches="mask",
 )
 def threshold_mask(mask: FloatArray, value: float) -> FloatArray:
     return (mask > np.float32(value)).astype(np.float32)
@@ -81,6 +90,7 @@ def threshold_mask(mask: FloatArray, value: float) -> FloatArray:
     outputs=("MASK",),
     category=_CATEGORY,
     schema="v3",
+    batches="mask",
 )
 def feather_mask(mask: FloatArray, left: int, top: int, right: int, bottom: int) -> FloatArray:
     """Fade out towards the sides.
@@ -110,6 +120,7 @@ def feather_mask(mask: FloatArray, left: int, top: int, right: int, bottom: int)
     category=_CATEGORY,
     display_name="Grow Mask",
     schema="v3",
+    batches="mask",
 )
 def grow_mask(mask: FloatArray, expand: int, tapered_corners: bool) -> FloatArray:
     """Grow by pixels, or shrink by a negative number; untapered corners stay square."""

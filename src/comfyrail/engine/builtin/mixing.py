@@ -28,6 +28,7 @@ Blend = Callable[[FloatArray, FloatArray], FloatArray]
     outputs=("IMAGE",),
     category="image/postprocessing",
     schema="v3",
+    batches="image",
 )
 def blur_image(
     image: FloatArray, blur_radius: int, sigma: float, context: NodeContext
@@ -49,6 +50,7 @@ def blur_image(
     category="image/transform",
     display_name="Image Crop",
     schema="v3",
+    batches="image",
 )
 def crop_image(image: FloatArray, width: int, height: int, x: int, y: int) -> FloatArray:
     """Cut out a part; what lies outside of the image is left off, one pixel at least is kept."""
@@ -69,8 +71,8 @@ def crop_image(image: FloatArray, width: int, height: int, x: int, y: int) -> Fl
 def batch_images(image1: FloatArray, image2: FloatArray) -> FloatArray:
     """One batch of both; the second takes the size of the first."""
     channels = max(image1.shape[-1], image2.shape[-1])
-    first = _with_channels(image1, channels)
-    second = _with_channels(image2, channels)
+    first = with_channels(image1, channels)
+    second = with_channels(image2, channels)
     if first.shape[1:3] != second.shape[1:3]:
         second = resize_cropped(second, first.shape[2], first.shape[1], "bilinear")
     check_room_for((len(first) + len(second), *first.shape[1:]))
@@ -119,7 +121,7 @@ def blend_images(
     image1: FloatArray, image2: FloatArray, blend_factor: float, blend_mode: str
 ) -> FloatArray:
     """The second image over the first, at the first one's size and channels."""
-    above = _with_channels(image2, image1.shape[-1])
+    above = with_channels(image2, image1.shape[-1])
     if image1.shape[1:3] != above.shape[1:3]:
         above = resize_cropped(above, image1.shape[2], image1.shape[1], "bicubic")
     blended = BLEND_MODES[blend_mode](image1, above)
@@ -127,7 +129,7 @@ def blend_images(
     return np.clip(mixed, 0, 1)
 
 
-def _with_channels(image: FloatArray, channels: int) -> FloatArray:
+def with_channels(image: FloatArray, channels: int) -> FloatArray:
     """The image with so many channels; added ones are opaque."""
     missing = channels - image.shape[-1]
     if missing <= 0:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from comfyrail.engine.builtin.marks import CHEAP
 from comfyrail.engine.definition import NodeDefinition, NodeResult, define_node, node
 
 _LARGEST_NUMBER = 2**63 - 1
@@ -24,6 +25,7 @@ def _primitive(name: str, kind: str, display_name: str, **options: Any) -> NodeD
         category="utils/primitive",
         display_name=display_name,
         schema="v3",
+        **CHEAP,
     )
 
 
@@ -42,6 +44,7 @@ PRIMITIVES = (
     is_output=True,
     category="utils",
     display_name="Preview as Text",
+    **CHEAP,
 )
 def preview_any(source: Any) -> NodeResult:
     return NodeResult(ui={"text": [_as_text(source)]})

@@ -6,11 +6,12 @@ from PIL import Image
 
 from comfyrail.engine.context import NodeContext
 from comfyrail.engine.definition import node
-from comfyrail.engine.pixels import FloatArray, to_floats, to_picture
+from comfyrail.engine.pixels import ByteArray, FloatArray, to_floats
 
 _SPREAD = 512
 """How far ordered dithering reaches with one colour, in 8-bit steps; with more, the less."""
 
+_FAR = 2**31 - 256
 _BAYER_ORDERS = {"bayer-2": 2, "bayer-4": 4, "bayer-8": 8, "bayer-16": 16}
 DITHERINGS = ("none", "floyd-steinberg", *_BAYER_ORDERS)
 
@@ -25,15 +26,23 @@ DITHERINGS = ("none", "floyd-steinberg", *_BAYER_ORDERS)
     outputs=("IMAGE",),
     category="image/postprocessing",
     schema="v3",
+    batches="image",
 )
 def quantize_image(image: FloatArray, colors: int, dither: str, context: NodeContext) -> FloatArray:
     """Each image of a batch with a palette of its own."""
     quantized = []
     for index, each in enumerate(image):
-        picture = to_picture(each[..., :3])
+        picture = Image.fromarray(_wrapped(each[..., :3]))
         quantized.append(to_floats(_quantize(picture, colors, dither).convert("RGB")))
         context.progress(index + 1, len(image))
     return np.stack(quantized)
+
+
+def _wrapped(image: FloatArray) -> ByteArray:
+    """At 8 bits, where values beyond 0..1 come in again at the other end, as in ComfyUI."""
+    levels = np.nan_to_num(image * np.float32(255), posinf=0, neginf=0)
+    wrapped: ByteArray = np.clip(levels, -_FAR, _FAR).astype(np.int64).astype(np.uint8)
+    return wrapped
 
 
 def _quantize(picture: Image.Image, colors: int, dither: str) -> Image.Image:

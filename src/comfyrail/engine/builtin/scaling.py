@@ -21,6 +21,7 @@ _SIDE = ("INT", {"default": 512, "min": 0, "max": LARGEST_SIDE, "step": 1})
     outputs=("IMAGE",),
     category="image/upscaling",
     display_name="Upscale Image",
+    batches="image",
 )
 def scale_image(
     image: FloatArray, upscale_method: str, width: int, height: int, crop: str
@@ -47,6 +48,7 @@ def scale_image(
     outputs=("IMAGE",),
     category="image/upscaling",
     display_name="Upscale Image By",
+    batches="image",
 )
 def scale_image_by(image: FloatArray, upscale_method: str, scale_by: float) -> FloatArray:
     height, width = image.shape[1:3]

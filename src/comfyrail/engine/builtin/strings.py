@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from comfyrail.engine.allocation import check_text_length
+from comfyrail.engine.builtin.marks import CHEAP
 from comfyrail.engine.definition import node
 from comfyrail.workflow.catalog import OutputPort
 
@@ -44,6 +45,7 @@ COMPARISONS: dict[str, Callable[[str, str], bool]] = {
     category=_CATEGORY,
     display_name="Concatenate",
     schema="v3",
+    **CHEAP,
 )
 def concatenate(string_a: str, string_b: str, delimiter: str) -> str:
     check_text_length(len(string_a) + len(delimiter) + len(string_b))
@@ -57,6 +59,7 @@ def concatenate(string_a: str, string_b: str, delimiter: str) -> str:
     category=_CATEGORY,
     display_name="Substring",
     schema="v3",
+    **CHEAP,
 )
 def substring(string: str, start: int, end: int) -> str:
     """From `start` up to but not with `end`; negative places count from the end."""
@@ -70,6 +73,7 @@ def substring(string: str, start: int, end: int) -> str:
     category=_CATEGORY,
     display_name="Length",
     schema="v3",
+    **CHEAP,
 )
 def text_length(string: str) -> int:
     return len(string)
@@ -82,6 +86,7 @@ def text_length(string: str) -> int:
     category=_CATEGORY,
     display_name="Case Converter",
     schema="v3",
+    **CHEAP,
 )
 def convert_case(string: str, mode: str) -> str:
     return CASES[mode](string)
@@ -94,6 +99,7 @@ def convert_case(string: str, mode: str) -> str:
     category=_CATEGORY,
     display_name="Trim",
     schema="v3",
+    **CHEAP,
 )
 def trim(string: str, mode: str) -> str:
     return TRIMS[mode](string)
@@ -106,6 +112,7 @@ def trim(string: str, mode: str) -> str:
     category=_CATEGORY,
     display_name="Replace",
     schema="v3",
+    **CHEAP,
 )
 def replace_text(string: str, find: str, replace: str) -> str:
     check_text_length(len(string) + string.count(find) * (len(replace) - len(find)))
@@ -119,6 +126,7 @@ def replace_text(string: str, find: str, replace: str) -> str:
     category=_CATEGORY,
     display_name="Contains",
     schema="v3",
+    **CHEAP,
 )
 def contains(string: str, substring: str, case_sensitive: bool) -> bool:
     if case_sensitive:
@@ -138,6 +146,7 @@ def contains(string: str, substring: str, case_sensitive: bool) -> bool:
     category=_CATEGORY,
     display_name="Compare",
     schema="v3",
+    **CHEAP,
 )
 def compare(string_a: str, string_b: str, mode: str, case_sensitive: bool) -> bool:
     if case_sensitive:

@@ -29,6 +29,7 @@ _SPACING_COLOURS = {
     outputs=("IMAGE",),
     category=_CATEGORY,
     schema="v3",
+    batches="image",
 )
 def flip_image(image: FloatArray, flip_method: str) -> FloatArray:
     return np.flip(image, axis=_FLIPS[flip_method]).copy()
@@ -43,6 +44,7 @@ def flip_image(image: FloatArray, flip_method: str) -> FloatArray:
     outputs=("IMAGE",),
     category=_CATEGORY,
     schema="v3",
+    batches="image",
 )
 def rotate_image(image: FloatArray, rotation: str) -> FloatArray:
     """Turn clockwise."""
