@@ -1,19 +1,18 @@
 """Nodes that take batches and videos of latents apart and put them together."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from comfyrail.engine.allocation import check_room_for
 from comfyrail.engine.builtin.images import LARGEST_SIDE
-from comfyrail.engine.builtin.latent_sizes import PIXELS_OF_ONE, latent_axis
+from comfyrail.engine.builtin.latent_sizes import latent_axis
 from comfyrail.engine.builtin.mask_channels import repeat_to_length
 from comfyrail.engine.context import NodeContext
 from comfyrail.engine.definition import node
 from comfyrail.engine.latent_values import Latent, batch_indices, fitted_to, with_samples
 from comfyrail.engine.pixels import FloatArray
-from comfyrail.workflow.catalog import OutputPort
 
 _CATEGORY = "latent/batch"
 _LATENT: tuple[str, dict[str, Any]] = ("LATENT", {})
@@ -192,83 +191,6 @@ def trim_video(samples: Latent, trim_amount: int) -> Latent:
     return with_samples(samples, samples["samples"][:, :, trim_amount:].copy())
 
 
-class _Batch(NamedTuple):
-    samples: FloatArray
-    masks: FloatArray
-    indices: list[int]
-
-    def part(self, start: int, stop: int | None = None) -> "_Batch":
-        chosen = slice(start, stop)
-        return _Batch(self.samples[chosen], self.masks[chosen], self.indices[chosen])
-
-    def joined(self, other: "_Batch") -> "_Batch":
-        return _Batch(
-            np.concatenate((self.samples, other.samples)),
-            np.concatenate((self.masks, other.masks)),
-            self.indices + other.indices,
-        )
-
-    def as_latent(self) -> dict[str, Any]:
-        latent = {"samples": self.samples.copy(), "batch_index": list(self.indices)}
-        is_plain = self.masks.mean() == 1.0
-        return latent if is_plain else {**latent, "noise_mask": self.masks.copy()}
-
-
-@node(
-    "RebatchLatents",
-    required={
-        "latents": _LATENT,
-        "batch_size": ("INT", {"default": 1, "min": 1, "max": 4096}),
-    },
-    outputs=(OutputPort("LATENT", "LATENT", is_list=True),),
-    category=_CATEGORY,
-    display_name="Rebatch Latents",
-    schema="v3",
-    takes_lists=True,
-)
-def rebatch_latents(latents: list[Latent], batch_size: list[int]) -> tuple[list[Any]]:
-    """All latents of a list of batches, in batches of this size; other sizes start a new batch.
-
-    As in ComfyUI, of the latents before a change of size only one batch is kept.
-    """
-    size = batch_size[0]
-    made: list[_Batch] = []
-    held: _Batch | None = None
-    count = 0
-    for latent in latents:
-        batch = _as_batch(latent, count)
-        count += len(batch.indices)
-        if held is None:
-            held = batch
-        elif batch.samples.shape[-2:] != held.samples.shape[-2:]:
-            made.append(held.part(0, size))
-            held = batch
-        else:
-            held = held.joined(batch)
-        if len(held.samples) > size:
-            whole = len(held.samples) // size * size
-            made += [held.part(start, start + size) for start in range(0, whole, size)]
-            held = held.part(whole) if whole < len(held.samples) else None
-    if held is not None:
-        made.append(held.part(0, size))
-    return ([batch.as_latent() for batch in made],)
-
-
-def _as_batch(latent: Latent, offset: int) -> _Batch:
-    samples: FloatArray = latent["samples"]
-    count, _, height, width = samples.shape
-    masks: FloatArray | None = latent.get("noise_mask")
-    if masks is None:
-        sides = (height * PIXELS_OF_ONE, width * PIXELS_OF_ONE)
-        check_room_for((count, *sides))
-        masks = np.ones((count, 1, *sides), np.float32)
-    if len(masks) < count:
-        masks = repeat_to_length(masks, count)
-    known = latent.get("batch_index")
-    indices = list(range(offset, offset + count)) if known is None else list(known)
-    return _Batch(samples, masks, indices)
-
-
 NODES = (
     latent_from_batch,
     repeat_latent_batch,
@@ -277,5 +199,4 @@ NODES = (
     cut_latent_to_batch,
     replace_video_frames,
     trim_video,
-    rebatch_latents,
 )

@@ -42,8 +42,8 @@ def composite_latents(
     if steps == 0:
         part[...] = above
         return with_samples(samples_to, result)
-    rows, columns = above.shape[2:]
-    strength = np.ones((rows, columns), np.float32)
+    rows, columns, *others = above.shape[2:]
+    strength = np.ones((rows, columns, *(1 for _ in others)), np.float32)
     for step in range(steps):
         factor = np.float32((1.0 / steps) * (step + 1))
         if top:

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from comfyrail.engine.builtin.files import load_image, preview_image
+from comfyrail.engine.builtin.loading import load_image
+from comfyrail.engine.builtin.saving import preview_image
 from comfyrail.engine.context import NodeContext
 from comfyrail.engine.definition import NodeResult, node
 from comfyrail.engine.picture_files import open_picture, to_mode, upright
