@@ -211,6 +211,9 @@ def test_halt_writes_down_what_is_done_and_a_later_run_goes_on(folders: Folders)
         ({"policy": "retry", "what": 1}, "what"),
         ({"policy": "retry", "then": {"policy": "x"}}, "then"),
         ({"policy": "fallback", "node_type": 3}, "node_type"),
+        ({"policy": "fallback"}, "lacks 'value' or 'node_type'"),
+        ({"retry": 3}, "lacks the field 'policy'"),
+        ({"policy": "retry", "then": "retry"}, "then"),
     ],
 )
 def test_a_policy_that_is_none_is_refused(raw: Any, said: str) -> None:

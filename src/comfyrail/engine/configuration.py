@@ -137,7 +137,12 @@ def read_configuration(raw: Any, where: str) -> EngineConfiguration:
         read = msgspec.convert({} if raw is None else raw, EngineConfiguration, dec_hook=_read_path)
         _check_numbers(read)
         read.run_options()
-    except (msgspec.ValidationError, ValueError) as error:
+    except msgspec.ValidationError as error:
+        said = str(error).replace("`$.", f"`{SECTION}.").replace("`$`", f"`{SECTION}`")
+        raise ConfigurationError(
+            f"{where}: {said}. All fields are in docs/reference/engine.md."
+        ) from error
+    except ValueError as error:
         raise ConfigurationError(f"{where}: {error}") from error
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}: {error.message}") from error

@@ -54,6 +54,10 @@ def read_policy(raw: Any, where: str) -> ErrorPolicy:
         )
     fields = {str(key): value for key, value in raw.items()}
     kind = fields.pop("policy", None)
+    if kind is None:
+        raise ConfigurationError(f"{where} lacks the field 'policy', such as 'retry'.")
+    if kind == "fallback" and not fields.keys() & {"value", "node_type"}:
+        raise ConfigurationError(f"{where} lacks 'value' or 'node_type': what to fall back to.")
     if kind not in get_args(PolicyKind):
         known = ", ".join(get_args(PolicyKind))
         raise ConfigurationError(

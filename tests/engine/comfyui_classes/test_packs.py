@@ -109,9 +109,10 @@ def test_a_pack_that_fails_says_why(tmp_path: Path, source: str, reason: str) ->
 
 
 def test_what_is_no_pack_is_refused(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "absent.py"):
-        with pytest.raises(ConfigurationError, match="is no pack of nodes"):
-            load_pack(path)
+    with pytest.raises(ConfigurationError, match="is no pack of nodes"):
+        load_pack(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"There is no .*absent\.py"):
+        load_pack(tmp_path / "absent.py")
 
 
 def test_a_version_changes_with_any_source_of_the_pack(tmp_path: Path) -> None:

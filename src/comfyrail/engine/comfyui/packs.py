@@ -149,6 +149,8 @@ def existing_pack(path: Path) -> Path:
     path = path.expanduser().absolute()
     if (path / "__init__.py").is_file() or (path.is_file() and path.suffix == ".py"):
         return path
+    if not path.exists():
+        raise ConfigurationError(f"There is no {path} to load nodes from.", code="NOT_A_NODE_PACK")
     raise ConfigurationError(
         f"{path} is no pack of nodes: it must be a folder with an __init__.py, or a .py file.",
         code="NOT_A_NODE_PACK",

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import redis
 import structlog
@@ -50,6 +50,7 @@ class TaskWatch:
         self._most_attempts = most_attempts
         self._send = send
         self._cancel = cancel
+        self._has_told = False
 
     def look(self) -> None:
         """Raises redis.RedisError."""
@@ -67,11 +68,28 @@ class TaskWatch:
             else:
                 idle.append(task)
         queued = self._queued_ids() if idle else set()
+        self._tell_of_waiting(idle, now, any_running=len(idle) < len(tasks))
         for task in idle:
             if queued is None or task.id in queued:
                 task.missing_since = None
             else:
                 self._on_missing(task, now)
+
+    def _tell_of_waiting(
+        self, idle: Sequence[WaitingTask], now: float, *, any_running: bool
+    ) -> None:
+        """Say it once when tasks wait and nobody takes any: perhaps no helper runs at all."""
+        oldest = min((task.sent_at or now for task in idle), default=now)
+        if any_running or not idle:
+            self._has_told = False
+        elif not self._has_told and now - oldest > self._lease_seconds:
+            self._has_told = True
+            log.warning(
+                "no_helper_takes_tasks",
+                queue=self._queue_name,
+                waiting=len(idle),
+                advice="Start `comfyrail celery-worker` with the same broker and queue.",
+            )
 
     def _on_running(self, task: WaitingTask, now: float) -> None:
         task.missing_since = None
