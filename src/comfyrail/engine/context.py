@@ -1,7 +1,7 @@
 """What a node function may use of the engine while it runs."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -21,6 +21,7 @@ from comfyrail.engine.folders import Folders
 from comfyrail.engine.interrupt import Interrupt
 from comfyrail.engine.output_names import OutputNames
 from comfyrail.engine.pixels import to_picture
+from comfyrail.workflow.catalog import OutputPort
 
 log = structlog.get_logger(__name__)
 
@@ -45,12 +46,17 @@ class NodeContext:
         inputs: Mapping[str, Slot],
         checkpoint: Checkpoint | None,
         key: str,
+        outputs: Sequence[OutputPort],
+        measure: Callable[[str, float], None],
     ) -> None:
         self.node_id = node_id
         self._key = key
         self.execution_id = execution_id
         self.inputs = inputs
         """All items of each input, also in a node that is called once for each of them."""
+        self.outputs = outputs
+        """What the node is to give."""
+        self._measure = measure
         self._checkpoint = checkpoint
         self.folders = folders
         self.output_names = output_names
@@ -64,6 +70,10 @@ class NodeContext:
     def logger(self) -> Any:
         """Writes to the worker's log, with the names of the execution and the node."""
         return log.bind(execution_id=self.execution_id, node_id=self.node_id)
+
+    def measure(self, name: str, value: float) -> None:
+        """Put a number of the node's own among the worker's metrics: its newest value counts."""
+        self._measure(name, float(value))
 
     @property
     def saved_state(self) -> Any:

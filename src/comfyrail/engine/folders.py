@@ -1,6 +1,8 @@
 """The three folders that nodes and clients share, and the only way from a name to a path."""
 
 import os
+import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -23,6 +25,14 @@ class Folders:
             output=root / "output",
             temp=root / "temp",
         )
+
+    def make(self) -> None:
+        """Make all three and empty temp. Raises OSError where output or temp cannot be written."""
+        shutil.rmtree(self.temp, ignore_errors=True)
+        for folder in (self.input, self.output, self.temp):
+            folder.mkdir(parents=True, exist_ok=True)
+        for folder in (self.output, self.temp):
+            tempfile.TemporaryFile(dir=folder).close()
 
     def of(self, kind: str) -> Path | None:
         """The folder of this kind, or None for a word that names none."""

@@ -43,6 +43,9 @@ class Hook:
     ) -> None:
         """`status` is `completed`, `cached`, `expanded`, `failed` or `interrupted`."""
 
+    def measured(self, definition: NodeDefinition, name: str, value: float) -> None:
+        """A node has something to count or to measure. Called in the thread that runs it."""
+
 
 class Hooks:
     """Several hooks as one; false when there are none."""
@@ -82,6 +85,13 @@ class Hooks:
         for hook in self._after_node:
             try:
                 hook.after_node(visit, status=status, seconds=seconds, result=result)
+            except Exception as error:  # noqa: BLE001 - a hook must not end an execution
+                _tell(hook, error)
+
+    def measured(self, definition: NodeDefinition, name: str, value: float) -> None:
+        for hook in self._hooks:
+            try:
+                hook.measured(definition, name, value)
             except Exception as error:  # noqa: BLE001 - a hook must not end an execution
                 _tell(hook, error)
 

@@ -120,6 +120,8 @@ class Invocations:
                 inputs=inputs,
                 checkpoint=run.checkpoint,
                 key=run.key_of(node.id),
+                outputs=definition.outputs,
+                measure=partial(engine.hooks.measured, definition),
             )
         return fixed
 

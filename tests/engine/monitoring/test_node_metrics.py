@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from comfyrail.engine.definition import define_node
+from comfyrail.engine.context import NodeContext
+from comfyrail.engine.definition import NodeResult, define_node, node
 from comfyrail.engine.events import Event, NodeStarted
 from comfyrail.engine.folders import Folders
 from comfyrail.engine.interrupt import Interrupt
@@ -222,3 +223,29 @@ def test_reading_while_nodes_run_gives_whole_figures(engine: Engine, metrics: No
 
 def number_node(value: int) -> dict[str, Any]:
     return {"class_type": "Number", "inputs": {"value": value}}
+
+
+def test_what_a_node_measures_is_among_the_metrics(folders: Folders) -> None:
+    @node("Measured", required={"value": ("INT",)}, outputs=("INT",), cacheable=False)
+    def measured(value: int, context: NodeContext) -> int:
+        assert [port.type for port in context.outputs] == ["INT"]
+        context.measure("tiles\nodd", value)
+        return value
+
+    @node("End", required={"value": ("INT",)}, is_output=True)
+    def end(value: int) -> NodeResult:
+        return NodeResult(ui={"value": [value]})
+
+    registry = NodeRegistry([measured, end])
+    metrics = NodeMetrics(registry)
+    engine = Engine(folders, registry=registry, options={"hooks": [metrics]})
+    for value in (3, 5):
+        prompt = {
+            "1": {"class_type": "Measured", "inputs": {"value": value}},
+            "2": {"class_type": "End", "inputs": {"value": ["1", 0]}},
+        }
+        engine.run(prompt, ["2"])
+    lines = [line for line in exposed(metrics).splitlines() if line.startswith("node_measurement{")]
+    assert len(lines) == 1
+    assert lines[0].startswith('node_measurement{name="tiles')
+    assert lines[0].endswith("5.0")

@@ -2,8 +2,6 @@
 
 import importlib
 import itertools
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +73,7 @@ def _drop_missing_pack_folders(paths: Any) -> None:
 
 def _make(folders: Folders) -> None:
     try:
-        shutil.rmtree(folders.temp, ignore_errors=True)
-        for folder in (folders.input, folders.output, folders.temp):
-            folder.mkdir(parents=True, exist_ok=True)
-        for folder in (folders.output, folders.temp):
-            with tempfile.TemporaryFile(dir=folder):
-                pass
+        folders.make()
     except OSError as error:
         raise ConfigurationError(
             f"ComfyUI's folders cannot be written ({error.filename or folders.output}): "

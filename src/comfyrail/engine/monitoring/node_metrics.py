@@ -4,17 +4,24 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from comfyrail.engine.caching.result import CachedResult
 from comfyrail.engine.definition import NodeDefinition
 from comfyrail.engine.hooks import Hook, NodeVisit
-from comfyrail.engine.monitoring.labels import OTHER, NodeTypeLabels
+from comfyrail.engine.monitoring.labels import OTHER, NodeTypeLabels, clean_label
 from comfyrail.engine.registry import NodeRegistry
 
 BOUNDS = (0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 """Upper ends of the buckets in seconds: from a cheap node to a long sampling."""
+
+MOST_MEASUREMENTS = 1000
 
 _BOUND_LABELS = (*map(str, BOUNDS), "+Inf")
 _LABELS = ("node_type", "status")
@@ -47,6 +54,7 @@ class NodeMetrics(Hook, Collector):
         self._cells: dict[tuple[str, str], _Cell] = {}
         self._cells_by_name: dict[tuple[str, str], _Cell] = {}
         self._begun: dict[str, tuple[NodeDefinition, float]] = {}
+        self._measured: dict[tuple[str, str], float] = {}
 
     def before_execution(self, execution_id: str) -> None:
         del execution_id
@@ -87,6 +95,11 @@ class NodeMetrics(Hook, Collector):
                 cell.seconds += now - began
         self._begun.clear()
 
+    def measured(self, definition: NodeDefinition, name: str, value: float) -> None:
+        labels = (self._labels.of(definition.name), clean_label(name))
+        if labels in self._measured or len(self._measured) < MOST_MEASUREMENTS:
+            self._measured[labels] = value
+
     @property
     def runs_of_cacheable(self) -> int:
         """How many nodes ran although their results may be kept: no level had them."""
@@ -113,6 +126,14 @@ class NodeMetrics(Hook, Collector):
                 durations.add_metric(labels, cumulative, cell.seconds)
         yield durations
         yield executions
+        measurements = GaugeMetricFamily(
+            "node_measurement",
+            "What nodes measure themselves: the newest value.",
+            labels=("node_type", "name"),
+        )
+        for (node_type, name), value in sorted(self._measured.copy().items()):
+            measurements.add_metric((node_type, name), value)
+        yield measurements
 
     def _cell(self, definition: NodeDefinition, status: str) -> _Cell:
         """The cell of a node type, made when it is needed. Those without a label share one."""

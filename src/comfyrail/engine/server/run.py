@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import shutil
 import signal
 import socket
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -203,12 +201,7 @@ def prepare_folders(data_dir: Path, input_dir: Path | None = None) -> Folders:
     """Make the three folders and empty temp. Raises ConfigurationError for unwritable ones."""
     folders = Folders.under(data_dir, input_dir)
     try:
-        shutil.rmtree(folders.temp, ignore_errors=True)
-        for folder in (folders.input, folders.output, folders.temp):
-            folder.mkdir(parents=True, exist_ok=True)
-        for folder in (folders.output, folders.temp):
-            with tempfile.TemporaryFile(dir=folder):
-                pass
+        folders.make()
     except OSError as error:
         raise ConfigurationError(
             f"The data folder {data_dir} cannot be written: {error.strerror}. "
