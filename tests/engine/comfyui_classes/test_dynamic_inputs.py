@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from comfyrail.engine.dynamic_inputs import expand_ports, has_dynamic_inputs, nest
+from comfyrail.workflow.dynamic_inputs import expand_ports, has_dynamic_inputs, nest
 
 GROWING: dict[str, dict[str, Any]] = {
     "required": {

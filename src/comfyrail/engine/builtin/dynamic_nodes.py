@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from comfyrail.engine.definition import NodeDefinition, Specs, define_node
-from comfyrail.engine.dynamic_inputs import expand_ports, nest
+from comfyrail.workflow.dynamic_inputs import expand_ports, nest
 
 
 def define_dynamic_node(

@@ -10,9 +10,9 @@ from comfyrail.engine.builtin.dynamic_nodes import define_dynamic_node
 from comfyrail.engine.builtin.latent_batches import batch_latents
 from comfyrail.engine.builtin.mixing import with_channels
 from comfyrail.engine.definition import NodeDefinition
-from comfyrail.engine.dynamic_inputs import AUTOGROW
 from comfyrail.engine.pixels import FloatArray
 from comfyrail.engine.resampling import resize_cropped
+from comfyrail.workflow.dynamic_inputs import AUTOGROW
 
 
 def batch_images(images: Sequence[FloatArray]) -> FloatArray:

@@ -8,10 +8,10 @@ from comfyrail.engine.allocation import check_room_for
 from comfyrail.engine.builtin.descriptions import describe_as
 from comfyrail.engine.builtin.dynamic_nodes import define_dynamic_node
 from comfyrail.engine.builtin.images import LARGEST_SIDE
-from comfyrail.engine.dynamic_inputs import DYNAMIC_COMBO, MATCH_TYPE
 from comfyrail.engine.pixels import FloatArray
 from comfyrail.engine.resampling import RESAMPLING_METHODS, resize, resize_cropped
 from comfyrail.workflow.catalog import OutputPort
+from comfyrail.workflow.dynamic_inputs import DYNAMIC_COMBO, MATCH_TYPE
 
 _MEGAPIXEL = 1024 * 1024
 _TEMPLATE = "input_type"

@@ -5,8 +5,8 @@ from typing import Any
 from comfyrail.engine.builtin.descriptions import describe_as
 from comfyrail.engine.builtin.marks import CHEAP
 from comfyrail.engine.definition import InputCheck, define_node, node
-from comfyrail.engine.dynamic_inputs import MATCH_TYPE
 from comfyrail.workflow.catalog import OutputPort
+from comfyrail.workflow.dynamic_inputs import MATCH_TYPE
 
 _TEMPLATE = "switch"
 _EITHER = (

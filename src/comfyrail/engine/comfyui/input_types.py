@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast, get_args
 
 from comfyrail.engine.definition import HiddenInput
-from comfyrail.engine.dynamic_inputs import MATCH_TYPE
 from comfyrail.workflow.catalog import InputPort, read_input_port
+from comfyrail.workflow.dynamic_inputs import MATCH_TYPE
 
 HIDDEN_PREFIX = "hidden "
 """Before the name under which a hidden input travels: no input of a prompt should be called so."""

@@ -30,7 +30,7 @@ from comfyrail.engine.definition import (
     NodeMethods,
     NodeResult,
 )
-from comfyrail.engine.dynamic_inputs import (
+from comfyrail.workflow.dynamic_inputs import (
     Sections,
     expand_ports,
     has_dynamic_inputs,

@@ -9,7 +9,7 @@ names (`images.image0`, `resize_type.multiplier`); a node's function gets them a
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from comfyrail.workflow.catalog import InputPort, read_input_port
+from comfyrail.workflow.catalog import InputPort, NodeType, read_input_port
 
 AUTOGROW = "COMFY_AUTOGROW_V3"
 DYNAMIC_COMBO = "COMFY_DYNAMICCOMBO_V3"
@@ -35,6 +35,23 @@ def has_dynamic_inputs(sections: Sections) -> bool:
     return any(
         isinstance(spec[0], str) and spec[0] in DYNAMIC_TYPES for _, spec, _ in _declared(sections)
     )
+
+
+def ports_of(node_type: NodeType, inputs: Mapping[str, Any]) -> Mapping[str, InputPort]:
+    """The ports of a node of a catalog's type that has these inputs.
+
+    A catalog comes from a worker: a dynamic input that makes no sense is a port like any other.
+    """
+    if not any(port.type in DYNAMIC_TYPES for port in node_type.inputs.values()):
+        return node_type.inputs
+    ports: dict[str, InputPort] = {}
+    for name, port in node_type.inputs.items():
+        section = "required" if port.required else "optional"
+        try:
+            ports.update(expand_ports({section: {name: port.spec}}, inputs))
+        except (KeyError, TypeError, AttributeError, IndexError, StopIteration, RuntimeError):
+            ports[name] = port
+    return ports
 
 
 def expand_ports(sections: Sections, inputs: Mapping[str, Any]) -> dict[str, InputPort]:
