@@ -40,6 +40,7 @@ class ScriptedWorker:
         self.is_frozen = False
         self.obeys_interrupts = False
         self.object_info: dict[str, Any] = copy.deepcopy(OBJECT_INFO)
+        self.models: dict[str, dict[str, int]] = {}
         self.dripping: set[str] = set()
         self.drips = 0
         self.views = 0
@@ -53,6 +54,8 @@ class ScriptedWorker:
             [
                 web.get("/system_stats", self._stats),
                 web.get("/object_info", self._object_info),
+                web.get("/experiment/models", self._folders),
+                web.get("/experiment/models/{folder}", self._models),
                 web.get("/queue", self._show_queue),
                 web.post("/queue", self._change_queue),
                 web.post("/interrupt", self._interrupt),
@@ -111,6 +114,13 @@ class ScriptedWorker:
 
     async def _object_info(self, _request: web.Request) -> web.Response:
         return web.json_response(self.object_info)
+
+    async def _folders(self, _request: web.Request) -> web.Response:
+        return web.json_response([{"name": name, "folders": []} for name in self.models])
+
+    async def _models(self, request: web.Request) -> web.Response:
+        models = self.models[request.match_info["folder"]]
+        return web.json_response([{"name": name, "size": size} for name, size in models.items()])
 
     async def _show_queue(self, _request: web.Request) -> web.Response:
         running = [[0, each, {}, {"client_id": self.clients.get(each)}, []] for each in self.queue]

@@ -98,6 +98,11 @@ class Surroundings:
         del kind
         return None
 
+    def model_size(self, kind: str, name: str) -> int | None:
+        """Bytes of a model's file; None where there is none."""
+        del kind, name
+        return None
+
     def embeddings(self) -> Sequence[str]:
         return ()
 

@@ -1,34 +1,73 @@
-"""The node catalog of the whole fleet, kept in the store so that checks work with no worker up."""
+"""What the whole fleet can run, kept in the store so that checks work with no worker up."""
 
 import asyncio
 import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from comfyrail.errors import WorkerProtocolError
 from comfyrail.fleet.comfyui.decoding import decode_reply
+from comfyrail.fleet.description import WorkerDescription, decode_description
 from comfyrail.ids import WorkerId
 from comfyrail.store.interface import Store
+from comfyrail.workflow.capabilities import WorkerCapabilities
 from comfyrail.workflow.catalog import NodeCatalog, parse_object_info
+from comfyrail.workflow.catalog_merge import (
+    Difference,
+    find_differences,
+    merge_catalogs,
+    share_types,
+)
 
 
 class FleetCatalog:
-    """Catalogs by fingerprint; workers that are alike share one."""
+    """Catalogs by fingerprint (workers that are alike share one), and each worker's description."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._catalogs: dict[str, NodeCatalog] = {}
         self._used_by: dict[WorkerId, str] = {}
+        self._descriptions: dict[WorkerId, WorkerDescription] = {}
+        self._warm: dict[WorkerId, frozenset[str]] = {}
+        self._online: set[WorkerId] = set()
         self._merged = NodeCatalog()
+        self._capabilities: tuple[WorkerCapabilities, ...] | None = None
+        self._model_sizes: Mapping[str, int] | None = None
 
     @property
     def merged(self) -> NodeCatalog:
         """Every node type that some worker has or had when it was last seen."""
         return self._merged
 
+    def capabilities(self) -> Sequence[WorkerCapabilities]:
+        """Every known worker, also those that are away. The same object until something changes."""
+        if self._capabilities is None:
+            self._capabilities = tuple(self._describe(worker) for worker in self._used_by)
+        return self._capabilities
+
+    def model_sizes(self) -> Mapping[str, int]:
+        """Bytes by name of the models that workers have told of. As above."""
+        if self._model_sizes is None:
+            self._model_sizes = {
+                name: size
+                for description in self._descriptions.values()
+                for models in description.models.values()
+                for name, size in models.items()
+                if size is not None
+            }
+        return self._model_sizes
+
+    def differences(self) -> Sequence[Difference]:
+        """Where workers describe a node type differently."""
+        return list(find_differences(self._by_use()))
+
     async def load(self) -> None:
         """Remember what the workers said before the last restart."""
         for fingerprint, content in (await self._store.list_catalogs()).items():
-            self._catalogs[fingerprint] = await asyncio.to_thread(_parse, content)
+            catalog = await asyncio.to_thread(_parse, content)
+            self._catalogs[fingerprint] = share_types(catalog, tuple(self._catalogs.values()))
         for worker in await self._store.list_workers():
+            self._descriptions[worker.id] = decode_description(worker.description)
             if worker.catalog_fingerprint in self._catalogs:
                 self._used_by[worker.id] = worker.catalog_fingerprint
         self._merge()
@@ -38,7 +77,8 @@ class FleetCatalog:
         fingerprint = hashlib.sha256(object_info).hexdigest()
         catalog = self._catalogs.get(fingerprint)
         if catalog is None:
-            catalog = await asyncio.to_thread(_parse, object_info)
+            known = tuple(self._catalogs.values())
+            catalog = await asyncio.to_thread(lambda: share_types(_parse(object_info), known))
             if not catalog:
                 raise WorkerProtocolError(f"The worker {worker_id} says that it has no nodes.")
         if self._used_by.get(worker_id) != fingerprint:
@@ -48,14 +88,62 @@ class FleetCatalog:
             self._merge()
         return catalog
 
+    async def describe(self, worker_id: WorkerId, description: WorkerDescription) -> None:
+        """Take in what a worker says of its machine and models."""
+        if self._descriptions.get(worker_id) != description:
+            self._descriptions[worker_id] = description
+            self._change()
+            await self._store.describe_worker(worker_id, description.encode())
+
+    def note_online(self, worker_id: WorkerId, *, online: bool) -> None:
+        """A worker that comes back has nothing loaded as far as we know."""
+        if online:
+            self._online.add(worker_id)
+        else:
+            self._online.discard(worker_id)
+            self._warm.pop(worker_id, None)
+        self._change()
+
+    def note_warm(self, worker_id: WorkerId, models: frozenset[str]) -> None:
+        """The models that a worker has in memory by now."""
+        if self._warm.get(worker_id, frozenset()) != models:
+            self._warm[worker_id] = models
+            self._change()
+
     def forget(self, worker_id: WorkerId) -> None:
-        self._used_by.pop(worker_id, None)
+        for known in (self._used_by, self._descriptions, self._warm):
+            known.pop(worker_id, None)
+        self._online.discard(worker_id)
         self._merge()
+
+    def _describe(self, worker_id: WorkerId) -> WorkerCapabilities:
+        description = self._descriptions.get(worker_id, WorkerDescription())
+        return WorkerCapabilities(
+            id=worker_id,
+            catalog=self._catalogs[self._used_by[worker_id]],
+            is_online=worker_id in self._online,
+            device=description.device,
+            video_memory=description.video_memory,
+            memory=description.memory,
+            models=description.models,
+            warm_models=self._warm.get(worker_id, frozenset()),
+        )
 
     def _merge(self) -> None:
         used = set(self._used_by.values())
         self._catalogs = {key: each for key, each in self._catalogs.items() if key in used}
-        self._merged = NodeCatalog().merged_with(self._catalogs.values())
+        self._merged = merge_catalogs(self._by_use())
+        self._change()
+
+    def _by_use(self) -> list[NodeCatalog]:
+        """The most common first; the order in which workers came must not matter."""
+        uses = Counter(self._used_by.values())
+        ordered = sorted(self._catalogs, key=lambda key: (-uses[key], key))
+        return [self._catalogs[key] for key in ordered]
+
+    def _change(self) -> None:
+        self._capabilities = None
+        self._model_sizes = None
 
 
 def _parse(content: bytes) -> NodeCatalog:

@@ -1,7 +1,7 @@
 """All workers together."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from comfyrail.clock import Instant
 from comfyrail.errors import WorkerNotFound
@@ -11,7 +11,12 @@ from comfyrail.ids import AttemptToken, WorkerId
 from comfyrail.jobs.job import Attempt
 from comfyrail.jobs.outcome import Lost
 from comfyrail.jobs.workers import FreeWorker
+from comfyrail.workflow.capabilities import WorkerCapabilities
 from comfyrail.workflow.catalog import NodeCatalog
+from comfyrail.workflow.catalog_merge import Difference
+
+REFRESH_SECONDS = 5.0
+"""Between two times that a refused workflow makes the fleet look for new nodes and models."""
 
 
 class Fleet:
@@ -19,10 +24,36 @@ class Fleet:
         self._context = context
         self._workers: dict[WorkerId, LiveWorker] = {}
         self._tasks: dict[WorkerId, asyncio.Task[None]] = {}
+        self._refreshing = asyncio.Lock()
+        self._refreshed_at = -REFRESH_SECONDS
 
     @property
     def catalog(self) -> NodeCatalog:
         return self._context.catalog.merged
+
+    @property
+    def capabilities(self) -> Sequence[WorkerCapabilities]:
+        """Every known worker with what it can run; the same object until something changes."""
+        return self._context.catalog.capabilities()
+
+    @property
+    def model_sizes(self) -> Mapping[str, int]:
+        return self._context.catalog.model_sizes()
+
+    @property
+    def differences(self) -> Sequence[Difference]:
+        return self._context.catalog.differences()
+
+    async def refresh(self) -> bool:
+        """Ask all workers anew, unless that was just done; whether anything can have changed."""
+        async with self._refreshing:
+            now = self._context.clock.monotonic()
+            if now - self._refreshed_at < REFRESH_SECONDS:
+                return False
+            before = self.catalog, self.capabilities
+            await asyncio.gather(*(worker.refresh() for worker in self._workers.values()))
+            self._refreshed_at = self._context.clock.monotonic()
+            return before != (self.catalog, self.capabilities)
 
     def add(self, worker_id: WorkerId, host: WorkerHost, added_at: Instant) -> None:
         """Begin to connect to a worker, and keep at it."""

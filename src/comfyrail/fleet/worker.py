@@ -2,9 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import aiohttp
 import structlog
@@ -14,15 +12,25 @@ from comfyrail.errors import StoreUnavailable, WorkerError
 from comfyrail.fleet.catalogs import FleetCatalog
 from comfyrail.fleet.comfyui.client import QUICK_SECONDS, ComfyClient
 from comfyrail.fleet.connection import WorkerConnection
+from comfyrail.fleet.description import (
+    WorkerDescription,
+    ask_for_models,
+    describe_machine,
+    free_video_memory,
+)
 from comfyrail.fleet.drivers.interface import WorkerHost
 from comfyrail.fleet.outputs import BlobSink
 from comfyrail.fleet.session import AttemptSession, SessionTimes
+from comfyrail.fleet.warm_models import WarmModels
 from comfyrail.ids import AttemptToken, JobId, WorkerId
 from comfyrail.jobs.job import Attempt
 from comfyrail.jobs.outcome import Lost
 from comfyrail.jobs.workers import FreeWorker, WorkerStatus
 from comfyrail.store.interface import Store
 from comfyrail.store.signals import WORKERS
+from comfyrail.workflow.catalog import NodeCatalog
+from comfyrail.workflow.graph import parse_workflow
+from comfyrail.workflow.models import models_of
 
 log = structlog.get_logger(__name__)
 
@@ -77,8 +85,11 @@ class LiveWorker:
         self._was_ready = False
         self._is_leaving = False
         self._error: str | None = None
+        self._catalog = NodeCatalog()
         self._node_types: frozenset[str] = frozenset()
-        self._device: Mapping[str, Any] = {}
+        self._machine = WorkerDescription()
+        self._video_memory_free: int | None = None
+        self._warm = WarmModels()
         self._sessions: dict[AttemptToken, tuple[JobId, AttemptSession]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle_since = context.clock.monotonic()
@@ -102,9 +113,9 @@ class LiveWorker:
             status=self.status,
             current_jobs=tuple(job_id for job_id, _ in self._sessions.values()),
             node_types=len(self._node_types),
-            device=_text(self._device.get("name")),
-            memory_total=_whole(self._device.get("vram_total")),
-            memory_free=_whole(self._device.get("vram_free")),
+            device=self._machine.device,
+            memory_total=self._machine.video_memory,
+            memory_free=self._video_memory_free,
             added_at=self._added_at,
             last_active_at=self._last_active_at,
             error=self._error,
@@ -160,6 +171,17 @@ class LiveWorker:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def refresh(self) -> None:
+        """Ask a worker that is up for its nodes and models anew: files come and go."""
+        connection = self._connection
+        if not self._ready or connection is None:
+            return
+        try:
+            await self._learn_nodes(connection)
+            await self._learn_models(connection)
+        except (WorkerError, StoreUnavailable) as error:
+            log.warning("refresh_failed", worker_id=self.id, error=error.message)
+
     async def leave(self) -> None:
         """Take no more jobs; hand the running ones back; let go of the worker."""
         self._is_leaving = True
@@ -202,14 +224,21 @@ class LiveWorker:
     async def _keep_linked(self, connection: WorkerConnection) -> None:
         delay = FIRST_RETRY_SECONDS
         while True:
+            models: asyncio.Task[None] | None = None
             try:
                 await self._greet(connection)
+                models = asyncio.create_task(
+                    self._learn_models(connection), name=f"models-{self.id}"
+                )
                 await connection.follow(opened=lambda: self._set_ready(ready=True))
                 delay = FIRST_RETRY_SECONDS
             except (WorkerError, StoreUnavailable) as error:
                 self._note_error(error.message)
             finally:
                 self._set_ready(ready=False)
+                if models is not None:
+                    models.cancel()
+                    await asyncio.gather(models, return_exceptions=True)
             await asyncio.sleep(delay)
             delay = min(LAST_RETRY_SECONDS, delay * 2)
 
@@ -217,17 +246,30 @@ class LiveWorker:
         """Learn what the worker is; take over the attempts that an earlier server left on it."""
         context = self._context
         stats = await connection.client.system_stats()
-        devices = stats.get("devices")
-        first = devices[0] if isinstance(devices, list) and devices else {}
-        self._device = first if isinstance(first, dict) else {}
-        catalog = await context.catalog.learn(self.id, await connection.client.object_info())
-        self._node_types = frozenset(catalog.types)
+        self._machine = describe_machine(stats, self._machine.models)
+        self._video_memory_free = free_video_memory(stats)
+        await self._learn_nodes(connection)
+        await context.catalog.describe(self.id, self._machine)
         for attempt in await context.store.adopt_attempts(
             self.id, context.owner, context.lease_seconds
         ):
             log.info("attempt_adopted", job_id=attempt.job_id, worker_id=self.id)
             self.start(attempt, adopted=True)
         await self._stop_strays(connection)
+
+    async def _learn_nodes(self, connection: WorkerConnection) -> None:
+        object_info = await connection.client.object_info()
+        self._catalog = await self._context.catalog.learn(self.id, object_info)
+        self._node_types = frozenset(self._catalog.types)
+
+    async def _learn_models(self, connection: WorkerConnection) -> None:
+        """Apart from the greeting: some workers take their time to list large folders."""
+        try:
+            models = await ask_for_models(connection.client)
+            self._machine = replace(self._machine, models=models)
+            await self._context.catalog.describe(self.id, self._machine)
+        except StoreUnavailable as error:
+            log.warning("models_not_remembered", worker_id=self.id, error=error.message)
 
     async def _stop_strays(self, connection: WorkerConnection) -> None:
         """End prompts of ours that no session follows: their jobs were taken back meanwhile."""
@@ -246,6 +288,7 @@ class LiveWorker:
         context = self._context
         try:
             await session.run(adopted=adopted)
+            self._note_models(attempt)
             await session.until_gone()
         except Exception:  # a fault of ours: the lease runs out and the job goes elsewhere
             log.exception("session_failed", job_id=attempt.job_id, worker_id=self.id)
@@ -255,6 +298,15 @@ class LiveWorker:
             self._last_active_at = context.clock.now()
             context.store.signals.notify(WORKERS)
 
+    def _note_models(self, attempt: Attempt) -> None:
+        """The job's models are in the worker's memory now, as far as there is room."""
+        if not self._ready:
+            return
+        names = [model.name for model in models_of(parse_workflow(attempt.prompt), self._catalog)]
+        sizes = self._context.catalog.model_sizes()
+        warm = self._warm.use(names, sizes, self._machine.video_memory)
+        self._context.catalog.note_warm(self.id, warm)
+
     def _lose_sessions(self, cause: str) -> None:
         for _, session in self._sessions.values():
             session.worker_is_gone(Lost(cause))
@@ -263,6 +315,8 @@ class LiveWorker:
         if ready == self._ready:
             return
         self._ready = ready
+        self._warm = WarmModels()
+        self._context.catalog.note_online(self.id, online=ready)
         if ready:
             self._was_ready = True
             self._error = None
@@ -273,11 +327,3 @@ class LiveWorker:
         if message != self._error:
             log.warning("worker_trouble", worker_id=self.id, error=message)
         self._error = message
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) else None

@@ -28,6 +28,8 @@ class NewJob:
     submitted_at: Instant
     execution_config: bytes | None = None
     """How the engine carries it out, as JSON; None where nothing is asked for."""
+    estimated_cost: float | None = None
+    """US dollars, as expected before it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,9 @@ class Job:
     progress: Progress
     fault: Fault | None
     last_event: int
+    estimated_cost: float | None = None
+    cost: float | None = None
+    """US dollars of all its attempts so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,14 @@ class Attempt:
     progress: Progress
     cancel_requested: bool
     execution_config: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an attempt took. `record` is for estimates of later jobs; None teaches nothing."""
+
+    cost: float
+    record: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Protocol
 from comfyrail.clock import Instant
 from comfyrail.ids import AttemptToken, JobId, OutputId, TenantId, WorkerId
 from comfyrail.jobs.events import Event, NewEvent
-from comfyrail.jobs.job import Attempt, Job, NewJob, Output, Progress, QueuedJob
+from comfyrail.jobs.job import Attempt, Job, NewJob, Output, Progress, QueuedJob, Usage
 from comfyrail.jobs.outcome import Outcome
 from comfyrail.jobs.states import JobState
 from comfyrail.store.signals import Signals
@@ -16,6 +16,9 @@ DEFAULT_LEASE_SECONDS = 15.0
 
 POSITION_LIMIT = 10_000
 """Positions are counted exactly up to here; further back a job's position is None."""
+
+RECORDS_KEPT = 1000
+"""Estimates look at so many past executions."""
 
 SUBMIT_POSITION_LIMIT = 100
 """The same at submission, where counting is on the hot path."""
@@ -39,6 +42,8 @@ class WorkerRecord:
     endpoint: str | None
     added_at: Instant
     catalog_fingerprint: str | None = None
+    description: bytes | None = None
+    """What it says of its machine and models, as the fleet wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +132,16 @@ class Store(Protocol):
         ...
 
     async def finish_attempt(
-        self, token: AttemptToken, outcome: Outcome, events: Sequence[NewEvent] = ()
+        self,
+        token: AttemptToken,
+        outcome: Outcome,
+        events: Sequence[NewEvent] = (),
+        usage: Usage | None = None,
     ) -> Job:
         """End the attempt and move its job on, with outputs and events, in one transaction.
 
-        `events` are the last ones of the attempt; they come before the one that ends it.
+        `events` are the last ones of the attempt; they come before the one that ends it. `usage`
+        is added to what the job has cost; its record is kept among the last RECORDS_KEPT.
 
         Raises StaleAttempt for an old token: the attempt has ended or belongs to someone else.
         """
@@ -165,6 +175,14 @@ class Store(Protocol):
 
     async def save_catalog(self, worker_id: WorkerId, fingerprint: str, object_info: bytes) -> None:
         """Remember what a worker's /object_info said."""
+        ...
+
+    async def describe_worker(self, worker_id: WorkerId, description: bytes) -> None:
+        """Remember what a worker says of its machine and models."""
+        ...
+
+    async def records_after(self, sequence: int) -> Sequence[tuple[int, bytes]]:
+        """Records of past executions with their numbers, oldest first."""
         ...
 
     async def list_catalogs(self) -> Mapping[str, bytes]:

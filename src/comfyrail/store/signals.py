@@ -9,6 +9,7 @@ from comfyrail.ids import JobId
 
 QUEUE = "queue"
 WORKERS = "workers"
+RECORDS = "records"
 
 
 def job_topic(job_id: JobId) -> str:

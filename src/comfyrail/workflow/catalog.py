@@ -1,6 +1,6 @@
 """What each node type takes and gives: ports, learned from the shape of ComfyUI's /object_info."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,14 +63,6 @@ class NodeCatalog:
 
     def get(self, name: str) -> NodeType | None:
         return self.types.get(name)
-
-    def merged_with(self, others: Iterable["NodeCatalog"]) -> "NodeCatalog":
-        """A catalog with the types of all; where they differ the first one counts."""
-        merged = dict(self.types)
-        for other in others:
-            for name, node_type in other.types.items():
-                merged.setdefault(name, node_type)
-        return NodeCatalog(merged)
 
 
 def parse_object_info(raw: object) -> NodeCatalog:

@@ -3,7 +3,7 @@
 import importlib
 import sys
 from collections.abc import Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 
@@ -49,6 +49,14 @@ class Machine:
         if kind not in self._paths.folder_names_and_paths:
             return None
         return [str(name) for name in self._paths.get_filename_list(kind)]
+
+    def model_size(self, kind: str, name: str) -> int | None:
+        """Bytes of a model's file; None where there is none."""
+        path = self._paths.get_full_path(kind, name)
+        try:
+            return None if path is None else Path(path).stat().st_size
+        except OSError:
+            return None
 
     def embeddings(self) -> list[str]:
         """Embeddings as prompts name them: without the endings of their files."""

@@ -102,6 +102,9 @@ class ComfyUISurroundings(Surroundings):
     def models(self, kind: str) -> Sequence[str] | None:
         return self._machine.models(kind)
 
+    def model_size(self, kind: str, name: str) -> int | None:
+        return self._machine.model_size(kind, name)
+
     def embeddings(self) -> Sequence[str]:
         return self._machine.embeddings()
 

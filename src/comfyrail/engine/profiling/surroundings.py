@@ -53,6 +53,9 @@ class MeasuringSurroundings(Surroundings):
     def models(self, kind: str) -> Sequence[str] | None:
         return self._inner.models(kind)
 
+    def model_size(self, kind: str, name: str) -> int | None:
+        return self._inner.model_size(kind, name)
+
     def embeddings(self) -> Sequence[str]:
         return self._inner.embeddings()
 

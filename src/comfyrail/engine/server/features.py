@@ -37,3 +37,6 @@ MODEL_FOLDERS = (
     "audio_encoders",
 )
 """Clients ask what is in them; there are no models here, so each is empty."""
+
+NO_MODELS = frozenset({"configs", "custom_nodes"})
+"""Folders of a ComfyUI that hold something else."""

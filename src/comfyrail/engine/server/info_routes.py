@@ -9,7 +9,12 @@ from aiohttp import web
 
 from comfyrail import __version__
 from comfyrail.engine.registry import describe_node
-from comfyrail.engine.server.features import COMFYUI_VERSION, FEATURES, MODEL_FOLDERS
+from comfyrail.engine.server.features import (
+    COMFYUI_VERSION,
+    FEATURES,
+    MODEL_FOLDERS,
+    NO_MODELS,
+)
 from comfyrail.engine.server.replies import json_reply
 from comfyrail.engine.server.worker import Worker
 
@@ -29,6 +34,8 @@ class InfoRoutes:
             web.get("/extensions", self.empty_list),
             web.get("/models", self.model_folders),
             web.get("/models/{folder}", self.models),
+            web.get("/experiment/models", self.described_folders),
+            web.get("/experiment/models/{folder}", self.described_models),
             web.get("/comfyrail/packs", self.packs),
         ]
 
@@ -71,6 +78,27 @@ class InfoRoutes:
         if surroundings.model_folders() is None:
             return json_reply([]) if folder in MODEL_FOLDERS else web.Response(status=404)
         found = await asyncio.to_thread(surroundings.models, folder)
+        return web.Response(status=404) if found is None else json_reply(found)
+
+    async def described_folders(self, _: web.Request) -> web.Response:
+        folders = self._engine.surroundings.model_folders() or ()
+        return json_reply(
+            [{"name": name, "folders": []} for name in folders if name not in NO_MODELS]
+        )
+
+    async def described_models(self, request: web.Request) -> web.Response:
+        """The models of a folder with their sizes."""
+        folder = request.match_info["folder"]
+        surroundings = self._engine.surroundings
+
+        def describe() -> list[dict[str, Any]] | None:
+            names = surroundings.models(folder)
+            if names is None:
+                return None
+            sizes = ((name, surroundings.model_size(folder, name)) for name in names)
+            return [{"name": name, "pathIndex": 0, "size": size} for name, size in sizes]
+
+        found = await asyncio.to_thread(describe)
         return web.Response(status=404) if found is None else json_reply(found)
 
     async def packs(self, _: web.Request) -> web.Response:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal
+from urllib.parse import quote
 
 import aiohttp
 import msgspec
@@ -20,6 +21,7 @@ SOCKET_HEARTBEAT_SECONDS = 10.0
 DOWNLOAD_CHUNK = 1 << 18
 
 REPLY_KEPT = 8000
+FOLDER_LIMIT = 200
 # UnicodeError: a host name that cannot be encoded.
 FOREIGN_ERRORS = (aiohttp.ClientError, OSError, TimeoutError, UnicodeError)
 
@@ -46,6 +48,18 @@ class ComfyClient:
     async def object_info(self) -> bytes:
         """The node catalog as the worker wrote it."""
         return await self._get("/object_info")
+
+    async def model_folders(self) -> list[str]:
+        """The kinds of models that the worker has folders for."""
+        folders = await self._get_json("/experiment/models", self._quick)
+        entries = folders if isinstance(folders, list) else []
+        names = (entry.get("name") for entry in entries[:FOLDER_LIMIT] if isinstance(entry, dict))
+        return [name for name in names if isinstance(name, str)]
+
+    async def models_in(self, folder: str) -> list[Any]:
+        """Its models of one kind, as `{"name", "size", …}`."""
+        models = await self._get_json(f"/experiment/models/{quote(folder, safe='')}", self._quick)
+        return models if isinstance(models, list) else []
 
     async def submit(
         self,

@@ -44,6 +44,8 @@ def read_job(row: sqlite3.Row) -> Job:
         cancel_requested=bool(row["cancel_requested"]),
         progress=_read_progress(row),
         fault=_decode_fault(row["fault"]) if row["fault"] is not None else None,
+        estimated_cost=row["estimated_cost"],
+        cost=row["cost"],
         last_event=row["last_event"],
     )
 
@@ -112,6 +114,7 @@ def read_worker(row: sqlite3.Row) -> WorkerRecord:
         endpoint=row["endpoint"],
         added_at=Instant(row["added_at"]),
         catalog_fingerprint=row["catalog_fingerprint"],
+        description=row["description"],
     )
 
 

@@ -10,7 +10,7 @@ from comfyrail.clock import Clock, after
 from comfyrail.errors import Conflict, JobNotFound, OutputNotFound
 from comfyrail.ids import AttemptToken, JobId, OutputId, TenantId, WorkerId, new_attempt_token
 from comfyrail.jobs.events import Event, NewEvent
-from comfyrail.jobs.job import Attempt, Job, NewJob, Output, Progress, QueuedJob
+from comfyrail.jobs.job import Attempt, Job, NewJob, Output, Progress, QueuedJob, Usage
 from comfyrail.jobs.outcome import Lost, Outcome
 from comfyrail.jobs.states import JobState
 from comfyrail.store.interface import (
@@ -191,9 +191,15 @@ class SqliteStore:
         await self._writer.write(record)
 
     async def finish_attempt(
-        self, token: AttemptToken, outcome: Outcome, events: Sequence[NewEvent] = ()
+        self,
+        token: AttemptToken,
+        outcome: Outcome,
+        events: Sequence[NewEvent] = (),
+        usage: Usage | None = None,
     ) -> Job:
-        return await self._writer.write(lambda tx: transitions.finish(tx, token, outcome, events))
+        return await self._writer.write(
+            lambda tx: transitions.finish(tx, token, outcome, events, usage)
+        )
 
     async def expire_leases(self) -> Sequence[JobId]:
         def expire(tx: Transaction) -> list[JobId]:
@@ -272,6 +278,17 @@ class SqliteStore:
             tx.run("prune_catalogs")
 
         await self._writer.write(save)
+
+    async def describe_worker(self, worker_id: WorkerId, description: bytes) -> None:
+        await self._writer.write(
+            lambda tx: tx.run("describe_worker", worker_id=worker_id, description=description)
+        )
+
+    async def records_after(self, sequence: int) -> Sequence[tuple[int, bytes]]:
+        rows = await self._readers.read(
+            lambda snapshot: snapshot.all("list_records", after=sequence)
+        )
+        return [(row["sequence"], row["record"]) for row in rows]
 
     async def list_catalogs(self) -> Mapping[str, bytes]:
         def read(snapshot: Snapshot) -> dict[str, bytes]:

@@ -7,11 +7,11 @@ from comfyrail.clock import after
 from comfyrail.errors import StaleAttempt
 from comfyrail.ids import AttemptToken, JobId
 from comfyrail.jobs.events import EVENT_OF_STATE, EventType, NewEvent
-from comfyrail.jobs.job import Attempt, Job, NewJob
+from comfyrail.jobs.job import Attempt, Job, NewJob, Usage
 from comfyrail.jobs.outcome import Conclusion, Lost, Outcome, conclude
 from comfyrail.jobs.states import JobState, check_transition
-from comfyrail.store.interface import SUBMIT_POSITION_LIMIT, Assignment
-from comfyrail.store.signals import QUEUE, cancel_topic, job_topic
+from comfyrail.store.interface import RECORDS_KEPT, SUBMIT_POSITION_LIMIT, Assignment
+from comfyrail.store.signals import QUEUE, RECORDS, cancel_topic, job_topic
 from comfyrail.store.sqlite.rows import encode, encode_names, output_values, read_attempt, read_job
 from comfyrail.store.sqlite.writer import Transaction
 
@@ -26,6 +26,7 @@ def enqueue(tx: Transaction, job: NewJob) -> int | None:
         node_types=encode_names(job.node_types),
         timeout_seconds=job.timeout_seconds,
         expected_seconds=job.expected_seconds,
+        estimated_cost=job.estimated_cost,
         submitted_at=job.submitted_at,
         total_nodes=job.node_count,
     )
@@ -80,9 +81,15 @@ def start(
 
 
 def finish(
-    tx: Transaction, token: AttemptToken, outcome: Outcome, events: Sequence[NewEvent] = ()
+    tx: Transaction,
+    token: AttemptToken,
+    outcome: Outcome,
+    events: Sequence[NewEvent] = (),
+    usage: Usage | None = None,
 ) -> Job:
     row = find_running(tx, token)
+    if usage is not None:
+        _add_usage(tx, JobId(row["job_id"]), usage)
     job = _get_job(tx, JobId(row["job_id"]))
     conclusion = conclude(job, outcome)
     check_transition(job.state, conclusion.job_state)
@@ -109,6 +116,14 @@ def finish(
         cause = outcome.cause if isinstance(outcome, Lost) else None
         return _requeue(tx, job, conclusion, {"cause": cause, "worker_id": row["worker_id"]})
     return _end(tx, job, conclusion)
+
+
+def _add_usage(tx: Transaction, job_id: JobId, usage: Usage) -> None:
+    tx.run("add_cost", job_id=job_id, cost=usage.cost)
+    if usage.record is not None:
+        added = tx.one("insert_record", record=usage.record)
+        tx.run("prune_records", last=added["sequence"] if added else 0, kept=RECORDS_KEPT)
+        tx.notify(RECORDS)
 
 
 def cancel_queued(tx: Transaction, job: Job) -> Job:

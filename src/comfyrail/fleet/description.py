@@ -1,0 +1,98 @@
+"""What a worker says of its machine and of the models on it."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from comfyrail.errors import WorkerError
+from comfyrail.fleet.comfyui.client import ComfyClient
+
+MODELS_KEPT = 20_000
+"""So many models of a worker are remembered with their sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerDescription:
+    """None: it did not say. Models: size in bytes by folder and name."""
+
+    device: str | None = None
+    video_memory: int | None = None
+    memory: int | None = None
+    models: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        return msgspec.json.encode(self)
+
+
+def decode_description(content: bytes | None) -> WorkerDescription:
+    """What was remembered; nothing where it cannot be read."""
+    try:
+        return msgspec.json.decode(content or b"{}", type=WorkerDescription)
+    except msgspec.MsgspecError:
+        return WorkerDescription()
+
+
+def describe_machine(
+    stats: Mapping[str, Any], models: Mapping[str, Mapping[str, int | None]]
+) -> WorkerDescription:
+    """From /system_stats. The figures come from a worker: what makes no sense is left out."""
+    system = stats.get("system")
+    device = _first_device(stats)
+    return WorkerDescription(
+        device=_text(device.get("name")),
+        video_memory=_bytes(device.get("vram_total")),
+        memory=_bytes(system.get("ram_total")) if isinstance(system, dict) else None,
+        models=models,
+    )
+
+
+def free_video_memory(stats: Mapping[str, Any]) -> int | None:
+    return _bytes(_first_device(stats).get("vram_free"))
+
+
+async def ask_for_models(client: ComfyClient) -> dict[str, dict[str, int | None]]:
+    """The worker's models by folder and name. A worker that cannot tell has none to tell of."""
+    try:
+        folders = await client.model_folders()
+        listed = await asyncio.gather(*(_models_in(client, folder) for folder in folders))
+    except WorkerError:
+        return {}
+    found: dict[str, dict[str, int | None]] = {}
+    left = MODELS_KEPT
+    for folder, models in zip(folders, listed, strict=True):
+        kept = dict(list(models.items())[:left])
+        left -= len(kept)
+        if kept:
+            found[folder] = kept
+    return found
+
+
+async def _models_in(client: ComfyClient, folder: str) -> dict[str, int | None]:
+    try:
+        entries: Sequence[Any] = await client.models_in(folder)
+    except WorkerError:
+        return {}
+    return {
+        entry["name"]: _bytes(entry.get("size"))
+        for entry in entries
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str)
+    }
+
+
+def _first_device(stats: Mapping[str, Any]) -> Mapping[str, Any]:
+    devices = stats.get("devices")
+    first = devices[0] if isinstance(devices, list) and devices else {}
+    return first if isinstance(first, dict) else {}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _bytes(value: object) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62:
+        return value
+    return None

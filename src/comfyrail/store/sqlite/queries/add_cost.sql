@@ -1,0 +1,1 @@
+UPDATE jobs SET cost = coalesce(cost, 0) + :cost WHERE id = :job_id;

@@ -1,0 +1,1 @@
+UPDATE workers SET description = :description WHERE id = :worker_id;

@@ -1,0 +1,1 @@
+INSERT INTO execution_records (record) VALUES (:record) RETURNING sequence;

@@ -1,0 +1,1 @@
+SELECT * FROM execution_records WHERE sequence > :after ORDER BY sequence;

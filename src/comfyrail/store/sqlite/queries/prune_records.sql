@@ -1,0 +1,1 @@
+DELETE FROM execution_records WHERE sequence <= :last - :kept;
