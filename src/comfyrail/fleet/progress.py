@@ -26,7 +26,12 @@ class ProgressTracker:
 
     prompt: Mapping[str, Any]
     clock: Clock
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """What each node is expected to cost, in any unit; a node that is not there costs the mean."""
     fraction: float = 0.0
+    node_seconds: dict[str, float] = field(default_factory=dict)
+    """How long the nodes took that have run."""
+    cached: set[str] = field(default_factory=set)
     _started: dict[str, float] = field(default_factory=dict)
     _running: dict[str, float] = field(default_factory=dict)
     _done: set[str] = field(default_factory=set)
@@ -34,6 +39,11 @@ class ProgressTracker:
     _events: list[NewEvent] = field(default_factory=list)
     _closing: list[NewEvent] = field(default_factory=list)
     _changed: bool = False
+    _share_done: float = 0.0
+    _shares: Mapping[str, float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._shares = _shares_of(self.prompt, self.weights)
 
     def observe(self, message: Message) -> None:
         match message:
@@ -103,8 +113,8 @@ class ProgressTracker:
 
     def progress(self) -> Progress:
         total = max(1, len(self.prompt))
-        reached = (len(self._done) + sum(self._running.values())) / total
-        self.fraction = max(self.fraction, min(CEILING, reached))
+        running = sum(part * self._shares[node] for node, part in self._running.items())
+        self.fraction = max(self.fraction, min(CEILING, self._share_done + running))
         return Progress(self.fraction, self._current, len(self._done), total)
 
     def _describe(self, progress: Progress) -> dict[str, Any]:
@@ -129,14 +139,30 @@ class ProgressTracker:
         if node not in self.prompt or node in self._done:
             return
         self._done.add(node)
+        self._share_done += self._shares[node]
         self._running.pop(node, None)
         if self._current == node:
             self._current = None
         self._changed = True
         started = self._started.get(node)
         seconds = None if started is None else round(self.clock.monotonic() - started, 4)
+        if cached:
+            self.cached.add(node)
+        elif seconds is not None:
+            self.node_seconds[node] = seconds
         data = {**self._name(node), "cached": cached, "duration": seconds}
         self._events.append(NewEvent(EventType.NODE_COMPLETED, data))
 
     def _name(self, node: str) -> dict[str, Any]:
         return {"node_id": node, "node_type": self.prompt[node].get("class_type")}
+
+
+def _shares_of(prompt: Mapping[str, Any], weights: Mapping[str, float]) -> dict[str, float]:
+    """The part of the whole work that each node is."""
+    known = [weights[node] for node in prompt if node in weights]
+    mean = sum(known) / len(known) if known else 1.0
+    shares = {node: weights.get(node, mean) for node in prompt}
+    total = sum(shares.values())
+    if total <= 0:
+        return dict.fromkeys(prompt, 1 / max(1, len(prompt)))
+    return {node: share / total for node, share in shares.items()}

@@ -15,6 +15,7 @@ from comfyrail.errors import (
     WorkerProtocolError,
     WorkerUnreachable,
 )
+from comfyrail.fleet.accounts import Account, Measured
 from comfyrail.fleet.comfyui.history import HistoryEntry, NodeFailure
 from comfyrail.fleet.comfyui.messages import ExecutionNoted, Message, PromptEnded
 from comfyrail.fleet.connection import WorkerConnection
@@ -55,15 +56,17 @@ class AttemptSession:
         sink: BlobSink,
         clock: Clock,
         times: SessionTimes,
+        account: Account,
     ) -> None:
         self._attempt = attempt
+        self._account = account
         self._connection = connection
         self._client = connection.client
         self._store = store
         self._sink = sink
         self._clock = clock
         self._times = times
-        self._tracker = ProgressTracker(attempt.prompt, clock)
+        self._tracker = ProgressTracker(attempt.prompt, clock, account.weights())
         self._wake = asyncio.Event()
         self._look_now = False
         self._is_adopted = False
@@ -74,8 +77,8 @@ class AttemptSession:
         self._stop_with: Cancelled | Failed | None = None
         self._stop_since: float | None = None
         now = clock.monotonic()
-        already_run = max(0, clock.now() - attempt.started_at) / 1000
-        self._deadline = now + attempt.timeout_seconds - already_run
+        self._started = now - max(0, clock.now() - attempt.started_at) / 1000
+        self._deadline = self._started + attempt.timeout_seconds
         self._last_contact = now
         self._next_look = now + times.poll_interval
         self._next_stop = now
@@ -123,9 +126,17 @@ class AttemptSession:
 
     async def _finish(self, outcome: Outcome) -> None:
         events, _ = self._tracker.take()
+        usage = self._account.settle(
+            Measured(
+                seconds=self._clock.monotonic() - self._started,
+                node_seconds=self._tracker.node_seconds,
+                cached=frozenset(self._tracker.cached),
+                is_whole=isinstance(outcome, Completed) and not self._is_adopted,
+            )
+        )
         while True:
             try:
-                await self._store.finish_attempt(self._attempt.token, outcome, events)
+                await self._store.finish_attempt(self._attempt.token, outcome, events, usage)
             except StoreUnavailable as error:
                 # The result exists and must not be lost for a full disk: keep trying.
                 log.warning("finish_delayed", job_id=self._attempt.job_id, error=error.message)

@@ -2,13 +2,14 @@
 
 import asyncio
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import aiohttp
 import structlog
 
 from comfyrail.clock import Clock, Instant
 from comfyrail.errors import StoreUnavailable, WorkerError
+from comfyrail.fleet.accounts import Accounts, NoAccounts
 from comfyrail.fleet.catalogs import FleetCatalog
 from comfyrail.fleet.comfyui.client import QUICK_SECONDS, ComfyClient
 from comfyrail.fleet.connection import WorkerConnection
@@ -68,6 +69,7 @@ class WorkerContext:
     times: SessionTimes
     owner: str
     lease_seconds: float
+    accounts: Accounts = field(default_factory=NoAccounts)
 
 
 class LiveWorker:
@@ -163,6 +165,7 @@ class LiveWorker:
                 sink=context.sink,
                 clock=context.clock,
                 times=context.times,
+                account=context.accounts.open(attempt, self._machine.device),
             )
             # Before the task runs: the scheduler must see at once that the worker is taken.
             self._sessions[attempt.token] = (attempt.job_id, session)
