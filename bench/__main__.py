@@ -7,7 +7,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 
-from bench import engine, service
+from bench import duration, engine, service, validation
 
 BENCHMARKS: dict[str, Callable[[], Awaitable[None]]] = {
     "start": service.start,
@@ -15,6 +15,8 @@ BENCHMARKS: dict[str, Callable[[], Awaitable[None]]] = {
     "jobs": service.jobs,
     "engine": engine.chains,
     "overhead": engine.overhead,
+    "duration": duration.predictions,
+    "validation": validation.workflows,
 }
 
 

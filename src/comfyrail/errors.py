@@ -7,12 +7,13 @@ ComfyrailError
 │   ├── UnsupportedMediaType
 │   ├── RangeNotSatisfiable
 │   ├── ForbiddenOrigin
-│   ├── NotFound                  JobNotFound, OutputNotFound, WorkerNotFound
+│   ├── NotFound                  of a job, an output, a worker, a node type, the library
 │   ├── Conflict                  the thing is not in a state that allows this
 │   ├── InvalidWorkflow           carries all findings
 │   │   ├── MalformedWorkflow
 │   │   ├── CyclicWorkflow
 │   │   └── UnknownParameter
+│   ├── InvalidLibraryEntry       what the library of workflows cannot keep or read
 │   └── WorkerRefused             a worker that cannot be added
 ├── WorkerError                   a worker did not do what was asked
 │   ├── WorkerUnreachable
@@ -22,6 +23,9 @@ ComfyrailError
 │   ├── StaleAttempt              a write with a fencing token that is no longer valid
 │   ├── IllegalTransition
 │   └── StoreUnavailable
+├── OutgoingError                 a request to an address that a user chose did not work
+│   ├── AddressRefused            the address may not be asked at all
+│   └── ResponseTooLarge
 ├── NotReady                      the server cannot work yet
 └── ConfigurationError            the server cannot start like this
 
@@ -98,6 +102,14 @@ class WorkerNotFound(NotFound):
     code = "WORKER_NOT_FOUND"
 
 
+class NodeTypeNotFound(NotFound):
+    code = "NODE_TYPE_NOT_FOUND"
+
+
+class LibraryEntryNotFound(NotFound):
+    code = "WORKFLOW_NOT_FOUND"
+
+
 class Conflict(RequestError):
     code = "CONFLICT"
 
@@ -141,6 +153,10 @@ class UnknownParameter(InvalidWorkflow):
     code = "UNKNOWN_PARAMETER"
 
 
+class InvalidLibraryEntry(RequestError):
+    code = "INVALID_LIBRARY_ENTRY"
+
+
 class WorkerRefused(RequestError):
     code = "WORKER_REFUSED"
 
@@ -182,6 +198,26 @@ class IllegalTransition(StoreError):
 
 class StoreUnavailable(StoreError):
     code = "STORE_UNAVAILABLE"
+
+
+class OutgoingError(ComfyrailError):
+    """`reason` is for programs: why there is no answer."""
+
+    category: Category = "execution"
+    code = "OUTGOING_REQUEST_FAILED"
+
+    def __init__(self, message: str, reason: str = "unreachable") -> None:
+        super().__init__(message, details={"reason": reason})
+        self.reason = reason
+
+
+class AddressRefused(OutgoingError):
+    category: Category = "validation"
+    code = "ADDRESS_REFUSED"
+
+
+class ResponseTooLarge(OutgoingError):
+    code = "RESPONSE_TOO_LARGE"
 
 
 class NotReady(ComfyrailError):

@@ -42,7 +42,8 @@ def test_workflow_goes_in_and_a_picture_comes_out(running_server: Comfyrail) -> 
         "estimated_duration",
         "queue_position",
     }
-    assert (body["status"], body["estimated_duration"]) == ("queued", 30.0)
+    assert body["status"] == "queued"
+    assert body["estimated_duration"] > 0
     job = running_server.wait_for(body["execution_id"], "completed")
     assert (job["progress"], job["completed_nodes"], job["attempts"]) == (1.0, 3, 1)
     assert job["started_at"] <= job["completed_at"]
@@ -119,7 +120,7 @@ def without_width() -> Graph:
         (b'{"workflow":' + b'{"a":' * 100_000, 400, "MALFORMED_REQUEST", "JSON|deep"),
         ([], 400, "MALFORMED_REQUEST", "Expected `object`"),
         ({}, 400, "MALFORMED_REQUEST", "workflow"),
-        ({"workflow": "x"}, 400, "MALFORMED_REQUEST", "workflow"),
+        ({"workflow": "x"}, 422, "SCHEMA_VALIDATION_ERROR", "not a string"),
         ({"workflow": picture(), "what": 1}, 400, "MALFORMED_REQUEST", "what"),
         ({"workflow": picture(), "priority": 11}, 400, "INVALID_PRIORITY", "1 .lowest. to 10"),
         ({"workflow": picture(), "priority": "high"}, 400, "MALFORMED_REQUEST", "priority"),
@@ -139,7 +140,7 @@ def without_width() -> Graph:
         ),
         ({"workflow": {}}, 422, "SCHEMA_VALIDATION_ERROR", "no nodes"),
         ({"workflow": {"1": 5}}, 422, "SCHEMA_VALIDATION_ERROR", "Node '1' is a number"),
-        ({"workflow": {"nodes": [], "links": []}}, 422, "SCHEMA_VALIDATION_ERROR", "editor"),
+        ({"workflow": {"nodes": [], "links": []}}, 422, "SCHEMA_VALIDATION_ERROR", "no nodes"),
         (
             {"workflow": {"1": {"class_type": "SaveImag", "inputs": {}}}},
             422,
@@ -148,7 +149,12 @@ def without_width() -> Graph:
         ),
         ({"workflow": without_width()}, 422, "MISSING_REQUIRED_INPUT", "needs the input 'width'"),
         ({"workflow": change(picture(), "3", images=["77", 0])}, 422, "BAD_LINK", "no node '77'"),
-        ({"workflow": change(picture(), "3", images=["1", 4])}, 422, "BAD_LINK", "none number 4"),
+        (
+            {"workflow": change(picture(), "3", images=["1", 4])},
+            422,
+            "BAD_LINK",
+            "no output number 4",
+        ),
         ({"workflow": change(picture(), "3", images=["1"])}, 422, "BAD_LINK", "a link is"),
         (
             {"workflow": change(picture(), "2", image=["2", 0])},
@@ -316,15 +322,16 @@ def test_queued_job_is_cancelled_at_once(running_server: Comfyrail) -> None:
 
 def test_options_of_the_engine_reach_the_worker(running_server: Comfyrail) -> None:
     graph = picture()
-    graph["1"]["inputs"] |= {"width": 16384, "height": 16384, "batch_size": 4096}
+    vanishing = {"image": ["1", 0], "upscale_method": "bilinear", "scale_by": 0.01}
+    graph["2"] = {"class_type": "ImageScaleBy", "inputs": vanishing}
     graph["9"] = {"class_type": "PreviewImage", "inputs": {"images": ["8", 0]}}
     graph["8"] = picture(77)["1"]
-    config = {"strategy": "parallel", "on_error": {"1": "skip"}}
+    config = {"strategy": "parallel", "on_error": {"2": "skip"}}
     job_id = running_server.submit(graph, execution_config=config)
     job = running_server.wait_for(job_id, "completed")
     assert [output["node_id"] for output in job["result"]["outputs"]] == ["9"]
     warnings = [event for event in running_server.events(job_id) if "warning" in event["type"]]
-    assert warnings[0]["data"]["node_id"] == "1"
+    assert warnings[0]["data"]["node_id"] == "2"
     assert "(skip)" in warnings[0]["data"]["message"]
 
 

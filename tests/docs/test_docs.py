@@ -14,13 +14,14 @@ import typer
 from starlette.routing import WebSocketRoute
 
 from comfyrail import errors
-from comfyrail.api import contract, streams
+from comfyrail.api import contract, library_contract, streams
 from comfyrail.api.openapi import OPERATIONS
 from comfyrail.bootstrap.settings import Settings
 from comfyrail.cli.main import app
 from comfyrail.engine.builtin import builtin_registry
 from comfyrail.engine.folders import Folders
 from comfyrail.jobs.events import EventType
+from comfyrail.validation.context import ERROR_STAGES, ValidationContext
 from comfyrail.validation.validate import validate
 from comfyrail.workflow.catalog import parse_object_info
 from comfyrail.workflow.graph import parse_workflow
@@ -77,7 +78,8 @@ def test_every_route_has_a_section_in_the_api_reference() -> None:
 def structs() -> list[type[msgspec.Struct]]:
     found = [
         each
-        for each in vars(contract).values()
+        for module in (contract, library_contract)
+        for each in vars(module).values()
         if isinstance(each, type) and issubclass(each, msgspec.Struct)
     ]
     assert contract.Execution in found
@@ -112,8 +114,14 @@ def test_every_setting_is_in_the_settings_reference_with_variable_flag_and_defau
         flag = f"--{name.replace('_', '-')}"
         assert cells[2] == (f"`{flag}`" if flag in serve_flags else "none")
         if isinstance(field.default, int | float | str):
-            shown = field.default if isinstance(field.default, str) else f"{field.default:g}"
-            assert f"`{shown}`" in cells[3]
+            assert f"`{as_written(field.default)}`" in cells[3]
+
+
+def as_written(default: float | str) -> str:
+    """As a variable of the environment would have it."""
+    if isinstance(default, bool):
+        return str(default).lower()
+    return f"{default:g}" if isinstance(default, float) else str(default)
 
 
 # Errors
@@ -270,4 +278,6 @@ def test_every_json_example_is_json_and_every_workflow_in_it_valid(
         catalog = parse_object_info(
             builtin_registry().object_info(Folders.under(tmp_path, tmp_path))
         )
-        assert validate(parse_workflow(example), catalog) == []
+        assert (
+            validate(parse_workflow(example), ValidationContext(catalog, stages=ERROR_STAGES)) == []
+        )

@@ -9,6 +9,7 @@ from comfyrail.engine.builtin import builtin_registry
 from comfyrail.engine.events import ExecutionFailed, NodeExecuted
 from comfyrail.engine.folders import Folders
 from comfyrail.engine.prompt_check import PromptAccepted, PromptRefused, check_prompt
+from comfyrail.validation.context import ERROR_STAGES, ValidationContext
 from comfyrail.validation.validate import validate
 from comfyrail.workflow.catalog import parse_object_info
 from comfyrail.workflow.graph import parse_workflow
@@ -221,4 +222,4 @@ def test_dynamic_nodes_pass_the_checks_of_the_server(folders: Folders) -> None:
         "9": dotted("BatchImagesNode", grown),
         "10": preview("9"),
     }
-    assert validate(parse_workflow(prompt), catalog) == []
+    assert validate(parse_workflow(prompt), ValidationContext(catalog, stages=ERROR_STAGES)) == []

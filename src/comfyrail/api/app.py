@@ -4,7 +4,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from comfyrail import __version__
-from comfyrail.api import executions, health, streams, workers
+from comfyrail.api import checks, executions, health, library, metrics, nodes, streams, workers
 from comfyrail.api.errors import install_error_handlers
 from comfyrail.api.guard import Guard
 from comfyrail.api.hot_paths import HotPaths
@@ -21,8 +21,9 @@ def create_app(services: Services) -> ASGIApp:
         redoc_url=None,
     )
     install_error_handlers(app)
-    for router in (executions.router, streams.router, workers.router, health.router):
-        app.include_router(router)
+    # The library last: a workflow's name stands where other routes have a word.
+    for module in (executions, checks, streams, workers, nodes, health, metrics, library):
+        app.include_router(module.router)
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign] # FastAPI's own way to extend it
     app.state.services = services
     return Guard(HotPaths(app, executions.HOT_PATHS))

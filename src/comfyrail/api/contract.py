@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from comfyrail.api.check_contract import FixBody, WorkflowText
 from comfyrail.clock import Instant
 from comfyrail.errors import Category
 from comfyrail.fleet.worker import WorkerView
@@ -16,10 +17,16 @@ from comfyrail.usecases.jobs import JobStatus
 
 
 class ExecuteRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A workflow in ComfyUI's API format, and how to run it."""
+    """A workflow, or the `workflow_id` of one in the library, and how to run it.
 
-    workflow: dict[str, Any]
+    `auto_fix` mends common faults first, `optimize` removes dead and merges equal nodes.
+    """
+
+    workflow: WorkflowText = msgspec.field(default_factory=msgspec.Raw)
+    workflow_id: str | None = None
     input_params: dict[str, Any] = {}
+    auto_fix: bool = False
+    optimize: bool = False
     priority: int = 5
     timeout: float = 1800.0
     execution_config: dict[str, Any] = {}
@@ -31,6 +38,8 @@ class ExecuteReply(msgspec.Struct, kw_only=True):
     submitted_at: datetime
     estimated_duration: float
     queue_position: int | None
+    fixes: list[FixBody] | msgspec.UnsetType = msgspec.UNSET
+    """What was mended, where `auto_fix` was asked for."""
 
 
 class ErrorDetail(msgspec.Struct, kw_only=True):
@@ -95,6 +104,8 @@ class Execution(msgspec.Struct, kw_only=True):
     total_nodes: int
     estimated_duration: float
     estimated_remaining: float | None
+    estimated_cost: float | None
+    cost: float | None
     timeout: float
     attempts: int
     retries: int
@@ -181,8 +192,10 @@ def execution_body(job: Job, status: JobStatus | None = None) -> Execution:
         current_node=job.progress.current_node,
         completed_nodes=job.progress.completed_nodes,
         total_nodes=job.progress.total_nodes,
-        estimated_duration=job.expected_seconds,
+        estimated_duration=round(job.expected_seconds, 3),
         estimated_remaining=_rounded(status.remaining_seconds if status else None),
+        estimated_cost=dollars(job.estimated_cost),
+        cost=dollars(job.cost),
         timeout=job.timeout_seconds,
         attempts=job.attempts,
         retries=job.retries,
@@ -250,6 +263,10 @@ def _error_body(fault: Fault) -> ExecutionError:
         details=fault.details,
         retry_after=fault.retry_after,
     )
+
+
+def dollars(cost: float | None) -> float | None:
+    return None if cost is None else round(cost, 6)
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -9,6 +9,7 @@ from fastapi.responses import FileResponse
 from starlette.requests import Request
 from starlette.responses import Response
 
+from comfyrail.api.check_contract import fix_bodies, given_text
 from comfyrail.api.contract import (
     ExecuteReply,
     ExecuteRequest,
@@ -19,11 +20,12 @@ from comfyrail.api.contract import (
     output_body,
 )
 from comfyrail.api.hot_paths import HotPath
-from comfyrail.api.messages import announced_size, json_response, read_json
+from comfyrail.api.messages import json_response, read_json
 from comfyrail.api.services import principal_of, services_of
 from comfyrail.errors import MalformedRequest, RangeNotSatisfiable
 from comfyrail.ids import JobId, OutputId
 from comfyrail.jobs.states import JobState
+from comfyrail.usecases.checks import WorkflowRequest
 from comfyrail.usecases.submit import Submission
 
 EXECUTE = "/v1/workflows/execute"
@@ -46,20 +48,25 @@ async def execute(request: Request) -> Response:
     accepted = await services_of(request).submit(
         principal_of(request),
         Submission(
-            body.workflow,
-            body.input_params,
+            WorkflowRequest(
+                given_text(body.workflow),
+                body.workflow_id,
+                body.input_params,
+                body.auto_fix,
+                body.optimize,
+            ),
             body.priority,
             body.timeout,
             body.execution_config,
-            announced_size(request),
         ),
     )
     reply = ExecuteReply(
         execution_id=accepted.job_id,
         status=JobState.QUEUED,
         submitted_at=moment(accepted.submitted_at),
-        estimated_duration=accepted.expected_seconds,
+        estimated_duration=round(accepted.expected_seconds, 3),
         queue_position=accepted.queue_position,
+        fixes=fix_bodies(accepted.fixes) if body.auto_fix else msgspec.UNSET,
     )
     where = EXECUTION.format(execution_id=accepted.job_id)
     return json_response(reply, 202, {"Location": where})

@@ -26,14 +26,16 @@ def json_response(
     return Response(_encode(value), status, headers, "application/json")
 
 
-async def read_json(request: Request, decoder: msgspec.json.Decoder[Body]) -> Body:
+async def read_json(
+    request: Request, decoder: msgspec.json.Decoder[Body], limit: int = BODY_LIMIT
+) -> Body:
     """The request's body, checked against its type. Raises what the client should be told."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = content_type(request)
     if kind != "application/json" and not kind.endswith("+json"):
         raise UnsupportedMediaType(
             f"Send JSON with the header 'Content-Type: application/json' (got {kind or 'none'})."
         )
-    content = await _read_limited(request)
+    content = await _read_limited(request, limit)
     try:
         return decoder.decode(content)
     except msgspec.ValidationError as error:
@@ -50,19 +52,38 @@ def announced_size(request: Request) -> int | None:
     return int(announced) if announced.isascii() and announced.isdigit() else None
 
 
-async def _read_limited(request: Request) -> bytes:
+def content_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def check_content_type(request: Request, *wanted: str) -> None:
+    """Raise UnsupportedMediaType unless the body is announced as one of these."""
+    kind = content_type(request)
+    if kind not in wanted:
+        raise UnsupportedMediaType(
+            f"Send the header 'Content-Type: {wanted[0]}' (got {kind or 'none'})."
+        )
+
+
+async def read_body(request: Request, limit: int, *wanted: str) -> bytes:
+    """A body that is no JSON. Raises what the client should be told."""
+    check_content_type(request, *wanted)
+    return await _read_limited(request, limit)
+
+
+async def _read_limited(request: Request, limit: int) -> bytes:
     announced = announced_size(request)
-    if announced is not None and announced > BODY_LIMIT:
-        raise _too_large()
+    if announced is not None and announced > limit:
+        raise _too_large(limit)
     content = bytearray()
     async for chunk in request.stream():
         content += chunk
-        if len(content) > BODY_LIMIT:
-            raise _too_large()
+        if len(content) > limit:
+            raise _too_large(limit)
     return bytes(content)
 
 
-def _too_large() -> PayloadTooLarge:
+def _too_large(limit: int) -> PayloadTooLarge:
     return PayloadTooLarge(
-        f"The request body is larger than {BODY_LIMIT >> 20} MiB.", details={"limit": BODY_LIMIT}
+        f"The request body is larger than {limit >> 20} MiB.", details={"limit": limit}
     )

@@ -8,7 +8,18 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from comfyrail import __version__
-from comfyrail.api import contract, executions, workers
+from comfyrail.api import (
+    check_contract,
+    checks,
+    contract,
+    executions,
+    library,
+    library_contract,
+    metrics,
+    nodes,
+    plan_contract,
+    workers,
+)
 
 REFERENCE = "#/components/schemas/{name}"
 
@@ -20,9 +31,11 @@ class Operation:
     summary: str
     reply: type | str
     status: int = 200
-    body: type | None = None
+    body: type | str | None = None
     errors: tuple[int, ...] = ()
     parameters: tuple[str, ...] = field(default=())
+    other_statuses: tuple[int, ...] = ()
+    """Further replies that are no errors: of the same form for 2xx, empty otherwise."""
 
 
 _EVENTS = executions.EXECUTION + "/events"
@@ -30,7 +43,11 @@ _OUTPUT = executions.EXECUTION + "/outputs/{output_id}"
 
 OPERATIONS: dict[tuple[str, str], Operation] = {
     ("post", executions.EXECUTE): Operation(
-        "Submit a workflow", contract.ExecuteReply, 202, contract.ExecuteRequest, (413, 415, 422)
+        "Submit a workflow",
+        contract.ExecuteReply,
+        202,
+        contract.ExecuteRequest,
+        (404, 413, 415, 422),
     ),
     ("get", executions.EXECUTION): Operation(
         "Status of an execution", contract.Execution, errors=(404,), parameters=("execution_id",)
@@ -44,6 +61,56 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("get", _OUTPUT): Operation("Download an output", "application/octet-stream", errors=(404,)),
     ("get", _EVENTS): Operation("Follow an execution", "text/event-stream", errors=(404,)),
+    ("post", checks.VALIDATE): Operation(
+        "Check a workflow",
+        check_contract.ValidationReport,
+        body=check_contract.CheckRequest,
+        errors=(404, 413, 415),
+    ),
+    ("post", checks.PLAN): Operation(
+        "Plan a workflow",
+        plan_contract.PlanBody,
+        body=check_contract.CheckRequest,
+        errors=(404, 413, 415, 422),
+    ),
+    ("get", metrics.METRICS): Operation("Figures for Prometheus", "text/plain"),
+    ("get", nodes.NODES): Operation("List node types", nodes.NodeList),
+    ("get", nodes.NODE): Operation("Show a node type", nodes.NodeBody, errors=(404,)),
+    ("get", library_contract.LIBRARY): Operation(
+        "List the workflows of the library", library_contract.WorkflowList
+    ),
+    ("post", library.IMPORT): Operation(
+        "Import a bundle",
+        library_contract.SavedWorkflow,
+        201,
+        "application/zip",
+        (409, 413, 415, 422),
+        other_statuses=(200,),
+    ),
+    ("get", library_contract.LIBRARY_ENTRY): Operation(
+        "Show a workflow", library_contract.LibraryWorkflow, errors=(404, 422)
+    ),
+    ("put", library_contract.LIBRARY_ENTRY): Operation(
+        "Save a workflow",
+        library_contract.SavedWorkflow,
+        201,
+        library_contract.SaveWorkflowRequest,
+        (409, 413, 415, 422),
+        other_statuses=(200,),
+    ),
+    ("delete", library_contract.LIBRARY_ENTRY): Operation(
+        "Delete a workflow", "", 204, errors=(404,)
+    ),
+    ("get", library.VERSIONS): Operation(
+        "Versions of a workflow", library_contract.WorkflowVersions, errors=(404,)
+    ),
+    ("get", library.PREVIEW): Operation(
+        "Preview of a workflow", "image/png", errors=(404,), other_statuses=(304,)
+    ),
+    ("put", library.PREVIEW): Operation(
+        "Set the preview", "", 204, "image/png", (404, 413, 415, 422)
+    ),
+    ("get", library.BUNDLE): Operation("Export a workflow", "application/zip", errors=(404, 409)),
     ("get", workers.WORKERS): Operation("List workers", contract.WorkerList),
     ("post", workers.WORKERS): Operation(
         "Add a worker", contract.WorkerBody, 201, contract.AddWorkerRequest, (409, 415, 422)
@@ -93,6 +160,9 @@ def _describe(entry: dict[str, Any], operation: Operation) -> None:
     if operation.reply:
         success["content"] = _content(operation.reply)
     entry["responses"] = {str(operation.status): success}
+    for status in operation.other_statuses:
+        is_same = 200 <= status < 300
+        entry["responses"][str(status)] = success if is_same else {"description": "Not again"}
     for status in (400, 403, 500, *operation.errors):
         entry["responses"][str(status)] = {
             "description": "An error",

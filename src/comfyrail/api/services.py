@@ -5,17 +5,27 @@ from dataclasses import dataclass
 from starlette.requests import HTTPConnection
 
 from comfyrail.access.principal import LOCAL_USER, Principal
+from comfyrail.usecases.figures import Figures
 from comfyrail.usecases.health import CheckReadiness
 from comfyrail.usecases.jobs import Jobs
+from comfyrail.usecases.library import Library
+from comfyrail.usecases.nodes import NodeTypes
+from comfyrail.usecases.plan import PlanWorkflow
 from comfyrail.usecases.submit import SubmitWorkflow
+from comfyrail.usecases.validate import ValidateWorkflow
 from comfyrail.usecases.workers import Workers
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
     submit: SubmitWorkflow
+    validate: ValidateWorkflow
+    plan: PlanWorkflow
+    nodes: NodeTypes
+    figures: Figures
     jobs: Jobs
     workers: Workers
+    library: Library
     check_readiness: CheckReadiness
 
 

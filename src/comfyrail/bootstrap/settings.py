@@ -3,10 +3,10 @@
 import os
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field, ValidationError
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from comfyrail.errors import ConfigurationError
 from comfyrail.store.interface import DEFAULT_LEASE_SECONDS
@@ -20,6 +20,29 @@ def default_workers() -> int:
     return min(MOST_LOCAL_WORKERS, os.cpu_count() or 1)
 
 
+def _split(value: object) -> object:
+    """`a, b` of an environment variable as a list."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+def _split_rates(value: object) -> object:
+    """`RTX 4090=0.0005, H100=0.001` as a table."""
+    if not isinstance(value, str):
+        return value
+    pairs = [part.rpartition("=") for part in value.split(",") if part.strip()]
+    if not all(name.strip() for name, _, _ in pairs):
+        raise ValueError("write it like 'RTX 4090=0.0005, H100=0.001'")
+    return {name.strip(): rate.strip() for name, _, rate in pairs}
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Rates = Annotated[dict[str, Rate], NoDecode, BeforeValidator(_split_rates)]
+Limit = Annotated[int, Field(ge=0)]
+
+
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="COMFYRAIL_", extra="ignore")
 
@@ -30,6 +53,20 @@ class Settings(BaseSettings):
     engine_config: Path | None = None
     lease_seconds: float = Field(DEFAULT_LEASE_SECONDS, gt=0.2, le=3600)
     poll_seconds: float = Field(5.0, gt=0, le=600)
+    allowed_domains: Names = ()
+    allowed_folders: Names = ()
+    check_urls: bool = True
+    denied_node_types: Names = ()
+    allowed_node_types: Names = ()
+    custom_nodes: Names = ("allow",)
+    max_nodes: Limit = 100
+    max_image_side: Limit = 8192
+    max_image_pixels: Limit = 4096 * 4096
+    max_batch_size: Limit = 64
+    max_steps: Limit = 1000
+    max_string_length: Limit = 100_000
+    max_seconds: Limit = 0
+    gpu_rates: Rates = Field(default_factory=dict)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_json: bool | None = None
 

@@ -6,7 +6,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import aiohttp
 
+from comfyrail.access.principal import LOCAL_USER
 from comfyrail.api.services import Services
+from comfyrail.bootstrap.policy import cost_rates, security_policy
 from comfyrail.bootstrap.settings import Settings
 from comfyrail.clock import SystemClock
 from comfyrail.fleet.catalogs import FleetCatalog
@@ -17,13 +19,23 @@ from comfyrail.fleet.lease_keeper import LeaseKeeper
 from comfyrail.fleet.session import SessionTimes
 from comfyrail.fleet.worker import WorkerContext
 from comfyrail.ids import WorkerId, new_uuid
+from comfyrail.library.library import WorkflowLibrary
+from comfyrail.network.outgoing import OutgoingHttp
+from comfyrail.network.probe import HttpUrlProbe
 from comfyrail.results.blobs import LocalBlobStore
 from comfyrail.scheduling.scheduler import Scheduler
 from comfyrail.store.interface import Store, WorkerRecord
 from comfyrail.store.sqlite.store import open_sqlite_store
+from comfyrail.usecases.checks import WorkflowChecks
+from comfyrail.usecases.estimates import Estimates
+from comfyrail.usecases.figures import Figures
 from comfyrail.usecases.health import CheckReadiness
 from comfyrail.usecases.jobs import Jobs
+from comfyrail.usecases.library import Library
+from comfyrail.usecases.nodes import NodeTypes
+from comfyrail.usecases.plan import PlanWorkflow
 from comfyrail.usecases.submit import SubmitWorkflow
+from comfyrail.usecases.validate import ValidateWorkflow
 from comfyrail.usecases.workers import Workers
 
 BLOB_FOLDER = "blobs"
@@ -41,11 +53,17 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
         store = await open_sqlite_store(settings.data, clock, settings.lease_seconds)
         stack.push_async_callback(store.close)
         blobs = LocalBlobStore(settings.data / BLOB_FOLDER)
+        workflows = WorkflowLibrary(settings.data, LOCAL_USER.tenant)
+        stack.callback(workflows.close)
         http = await stack.enter_async_context(
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         )
         catalog = FleetCatalog(store)
         await catalog.load()
+        estimates = Estimates(
+            store, clock, cost_rates(settings), lambda: catalog.merged, catalog.model_sizes
+        )
+        await estimates.load()
         times = SessionTimes(
             poll_interval=settings.poll_seconds, unreachable_limit=settings.lease_seconds
         )
@@ -59,6 +77,7 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
                 times=times,
                 owner=owner,
                 lease_seconds=settings.lease_seconds,
+                accounts=estimates,
             )
         )
         stack.push_async_callback(fleet.shut_down)
@@ -66,10 +85,20 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
         await _add_static_workers(store, fleet)
         _run(stack, Scheduler(store, fleet, owner, settings.lease_seconds), "scheduler")
         _run(stack, LeaseKeeper(store, fleet, settings.lease_seconds), "lease-keeper")
+        _run(stack, estimates, "estimates")
+        library = Library(workflows, lambda: fleet.catalog)
+        outgoing = await stack.enter_async_context(OutgoingHttp())
+        probe = HttpUrlProbe(outgoing) if settings.check_urls else None
+        checks = WorkflowChecks(fleet, library, security_policy(settings), probe)
         yield Services(
-            submit=SubmitWorkflow(store, clock, lambda: fleet.catalog),
+            submit=SubmitWorkflow(store, clock, checks, estimates),
+            validate=ValidateWorkflow(checks),
+            plan=PlanWorkflow(checks, estimates),
+            nodes=NodeTypes(fleet),
+            figures=Figures(store, fleet, estimates),
             jobs=Jobs(store, blobs, clock),
             workers=Workers(store, fleet, http, clock),
+            library=library,
             check_readiness=CheckReadiness(store, fleet),
         )
 
@@ -100,7 +129,7 @@ async def _add_static_workers(store: Store, fleet: Fleet) -> None:
             fleet.add(record.id, StaticHost(record.endpoint), record.added_at)
 
 
-def _run(stack: AsyncExitStack, loop: Scheduler | LeaseKeeper, name: str) -> None:
+def _run(stack: AsyncExitStack, loop: Scheduler | LeaseKeeper | Estimates, name: str) -> None:
     """Own a loop's task: it is awaited when the server stops."""
     task = asyncio.create_task(loop.run(), name=name)
 

@@ -1,13 +1,9 @@
 """Tables of jobs and workers."""
 
-from datetime import UTC, datetime
-
-from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
 from rich.text import Text
 
 from comfyrail.cli.exits import call_server
+from comfyrail.cli.tables import add_row, ago, new_table, print_table
 from comfyrail.cli.terminal import line, out, plain, say
 from comfyrail.client import ComfyrailClient, Execution, Worker
 
@@ -33,19 +29,19 @@ def show_jobs(server: str, status: str | None, limit: int) -> None:
     if not jobs:
         say(f"No jobs. Submit one with: comfyrail run FILE --server {server}")
         return
-    table = _table("Job", "Status", "Progress", "Priority", "Submitted", "Took", "Worker")
+    table = new_table("Job", "Status", "Progress", "Priority", "Submitted", "Took", "Worker")
     for job in jobs:
-        _add_row(
+        add_row(
             table,
             job.execution_id,
             _coloured(job.status),
             f"{job.progress:.0%}",
             str(job.priority),
-            _ago(job.submitted_at),
+            ago(job.submitted_at),
             _took(job),
             job.worker_id or "",
         )
-    _print_table(table)
+    print_table(table)
 
 
 def show_job(server: str, job_id: str) -> None:
@@ -73,10 +69,10 @@ def show_workers(server: str) -> None:
         async with ComfyrailClient(server) as client:
             return await client.workers()
 
-    table = _table("Worker", "Status", "Driver", "Address", "Device", "Node types", "Running")
+    table = new_table("Worker", "Status", "Driver", "Address", "Device", "Node types", "Running")
     troubles = []
     for worker in call_server(ask()):
-        _add_row(
+        add_row(
             table,
             worker.worker_id,
             _coloured(worker.status),
@@ -88,7 +84,7 @@ def show_workers(server: str) -> None:
         )
         if worker.error:
             troubles.append(f"{worker.worker_id}: {worker.error}")
-    _print_table(table)
+    print_table(table)
     for trouble in troubles:
         out.print(Text(plain(trouble), "yellow"), soft_wrap=True)
 
@@ -109,25 +105,6 @@ def remove_worker(server: str, worker_id: str) -> None:
 
     call_server(ask())
     say(f"Removed {worker_id}.")
-
-
-def _table(*columns: str) -> Table:
-    """Ids and addresses are for copying: nothing is cut, a narrow terminal wraps whole lines."""
-    table = Table(box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, no_wrap=True)
-    return table
-
-
-def _add_row(table: Table, *cells: str | Text) -> None:
-    """Text as cells: rich reads its own markup in plain strings."""
-    table.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell)) for cell in cells))
-
-
-def _print_table(table: Table) -> None:
-    unlimited = Console(highlight=False, width=10_000)
-    needed = Measurement.get(unlimited, unlimited.options, table).maximum
-    Console(highlight=False, width=max(needed, out.width)).print(table)
 
 
 def _describe(job: Execution, server: str) -> None:
@@ -151,15 +128,6 @@ def _describe(job: Execution, server: str) -> None:
 
 def _coloured(status: str) -> Text:
     return Text(line(status), COLOURS.get(status, "white"))
-
-
-def _ago(moment: datetime) -> str:
-    seconds = max(0, round((datetime.now(UTC) - moment).total_seconds()))
-    if seconds < 60:
-        return f"{seconds} s ago"
-    if seconds < 3600:
-        return f"{seconds // 60} min ago"
-    return moment.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def _took(job: Execution) -> str:

@@ -15,7 +15,21 @@ with quiet_interrupts():
 
     from comfyrail import __version__
     from comfyrail.cli.exits import CANNOT_START, INTERRUPTED, WRONG_USE, explain_and_exit
+    from comfyrail.cli.options import (
+        DEFAULT_SERVER,
+        AutoFixOption,
+        CatalogDataOption,
+        CatalogOption,
+        CheckServerOption,
+        FileArgument,
+        LimitOption,
+        OptimizeOption,
+        SameServerOption,
+        ServerOption,
+        SetOption,
+    )
     from comfyrail.cli.terminal import accept_any_text
+    from comfyrail.cli.workflows import workflows_app
     from comfyrail.errors import ConfigurationError
 
 app = typer.Typer(
@@ -28,12 +42,8 @@ jobs_app = typer.Typer(help="Look at jobs and stop them.")
 workers_app = typer.Typer(help="Look at workers, add and remove them.")
 app.add_typer(jobs_app, name="jobs")
 app.add_typer(workers_app, name="workers")
+app.add_typer(workflows_app, name="workflows")
 
-ServerOption = Annotated[
-    str,
-    typer.Option("--server", envvar="COMFYRAIL_SERVER", help="Address of the server."),
-]
-SameServerOption = Annotated[str | None, typer.Option("--server", help="Address of the server.")]
 StatusOption = Annotated[
     str | None,
     typer.Option(help="Only jobs that are queued, processing, completed, failed or cancelled."),
@@ -41,8 +51,6 @@ StatusOption = Annotated[
 JobArgument = Annotated[str, typer.Argument(help="The job's id, as the list shows it.")]
 UrlArgument = Annotated[str, typer.Argument(help="Its address, such as http://127.0.0.1:8188.")]
 WorkerArgument = Annotated[str, typer.Argument(help="The worker's id, as the list shows it.")]
-LimitOption = Annotated[int, typer.Option(min=1, max=500, help="How many at most.")]
-DEFAULT_SERVER = "http://127.0.0.1:8080"
 
 
 def main() -> None:
@@ -228,10 +236,20 @@ def _say_worker_ready(url: str) -> None:
 
 @app.command()
 def run(
-    file: Annotated[Path, typer.Argument(help="A workflow in ComfyUI's API format.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A workflow in ComfyUI's API format, or the name of one in the server's library "
+            "(NAME or NAME@VERSION)."
+        ),
+    ],
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Set an input: NODE.INPUT=VALUE (node id or title)."),
+        typer.Option(
+            "--set",
+            help="Set an input: NODE.INPUT=VALUE (node id or title), or NAME=VALUE of one that "
+            "the workflow declares.",
+        ),
     ] = None,
     server: Annotated[
         str | None,
@@ -298,6 +316,60 @@ def profile(
         nodes=nodes or (),
     )
     profile_workflow(request)
+
+
+@app.command()
+def validate(
+    file: FileArgument,
+    set_: SetOption = None,
+    server: CheckServerOption = None,
+    catalog: CatalogOption = None,
+    data: CatalogDataOption = None,
+    auto_fix: AutoFixOption = False,
+    optimize: OptimizeOption = False,
+    json: Annotated[bool, typer.Option("--json", help="Write the whole report as JSON.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Write the workflow as it would run to this file."),
+    ] = None,
+) -> None:
+    """Check a workflow and say all that is wrong with it, without running it."""
+    from comfyrail.cli.validate import CheckWishes, validate_workflow
+
+    wishes = CheckWishes(file, tuple(set_ or ()), server, catalog, data, auto_fix, optimize)
+    validate_workflow(wishes, as_json=json, output=output)
+
+
+@app.command()
+def plan(
+    file: FileArgument,
+    set_: SetOption = None,
+    server: CheckServerOption = None,
+    catalog: CatalogOption = None,
+    data: CatalogDataOption = None,
+    auto_fix: AutoFixOption = False,
+    optimize: OptimizeOption = False,
+    json: Annotated[bool, typer.Option("--json", help="Write the whole plan as JSON.")] = False,
+) -> None:
+    """Say what a workflow would need, take and cost, without running it."""
+    from comfyrail.cli.plan import plan_workflow
+    from comfyrail.cli.validate import CheckWishes
+
+    wishes = CheckWishes(file, tuple(set_ or ()), server, catalog, data, auto_fix, optimize)
+    plan_workflow(wishes, as_json=json)
+
+
+@app.command()
+def nodes(
+    name: Annotated[
+        str | None, typer.Argument(help="A node type to describe, or a part of names to list.")
+    ] = None,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    """List the node types that the server's workers have, or describe one."""
+    from comfyrail.cli.nodes import show_nodes
+
+    show_nodes(server, name)
 
 
 @jobs_app.callback(invoke_without_command=True)
@@ -376,6 +448,30 @@ def remove_worker(
     from comfyrail.cli import listings
 
     listings.remove_worker(server or context.obj, worker_id)
+
+
+@app.command()
+def convert(
+    file: Annotated[
+        Path,
+        typer.Argument(help="A workflow: JSON in either format, a PNG or a WebP; - reads stdin."),
+    ],
+    to: Annotated[str, typer.Option(help="api or editor.")] = "api",
+    catalog: Annotated[
+        Path | None, typer.Option(help="A worker's /object_info, saved as a file.")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Data folder whose workers' nodes count (default comfyrail-data)."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File to write (default: stdout).")
+    ] = None,
+) -> None:
+    """Convert a workflow between the format of ComfyUI's editor and its API format."""
+    from comfyrail.cli.convert import ConvertRequest, convert_workflow
+
+    convert_workflow(ConvertRequest(file, to, catalog, data, output))
 
 
 @app.command()

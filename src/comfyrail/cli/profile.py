@@ -16,6 +16,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from comfyrail.cli.convert import say_notes
 from comfyrail.cli.exits import FAILED, WRONG_USE, explain_and_exit
 from comfyrail.cli.signals import Stopper, stop_on_signals
 from comfyrail.cli.terminal import errors, line, out, plain, say
@@ -38,10 +39,11 @@ from comfyrail.engine.server.run import prepare_folders
 from comfyrail.errors import InvalidWorkflow
 from comfyrail.process import hand_over_quickly
 from comfyrail.telemetry.logs import configure_logs
+from comfyrail.validation.context import ValidationContext
 from comfyrail.validation.findings import refuse_errors
 from comfyrail.validation.validate import validate
 from comfyrail.workflow.catalog import parse_object_info
-from comfyrail.workflow.graph import parse_workflow
+from comfyrail.workflow.editor.workflow_from import workflow_from
 from comfyrail.workflow.parameters import apply_parameters
 
 MOST_ROWS = 50
@@ -136,8 +138,12 @@ def _prepare(
     """The workflow as a server and then a worker would take it, or the end of the command."""
     catalog = parse_object_info(registry.object_info(folders))
     try:
-        workflow = apply_parameters(parse_workflow(raw), parameters, catalog).expanded()
-        refuse_errors(validate(workflow, catalog))
+        read, notes = workflow_from(raw, catalog)
+        say_notes(notes)
+        workflow = apply_parameters(read, parameters, catalog).expanded()
+        # On one's own machine nothing is forbidden: only what cannot work is refused.
+        context = ValidationContext(catalog, stages=frozenset({"syntax", "semantic"}))
+        refuse_errors(validate(workflow, context))
     except InvalidWorkflow as error:
         findings = [str(each.get("message")) for each in error.details.get("findings", ())]
         explain_and_exit("\n       ".join(findings) or error.message, WRONG_USE)

@@ -12,11 +12,12 @@ from typing import Any
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from comfyrail.cli.exits import CANNOT_START, FAILED, WRONG_USE, call_server, explain_and_exit
+from comfyrail.cli.library import read_reference
 from comfyrail.cli.private_server import private_server
 from comfyrail.cli.results import create_file, print_path, results_folder
 from comfyrail.cli.signals import Stopper, stop_on_signals
 from comfyrail.cli.terminal import errors, line, plain
-from comfyrail.cli.workflow_file import read_setting, read_workflow
+from comfyrail.cli.workflow_file import is_library_reference, read_setting, read_workflow
 from comfyrail.client import (
     ComfyrailClient,
     Event,
@@ -44,13 +45,26 @@ class RunRequest:
 
 def run_workflow(request: RunRequest) -> None:
     """Do it and exit with the code that says how it ended."""
-    workflow = read_workflow(request.file)
+    workflow = _workflow_of(request)
     parameters = dict(read_setting(text) for text in request.settings)
     sys.exit(call_server(_run_until_signal(request, workflow, parameters)))
 
 
+def _workflow_of(request: RunRequest) -> dict[str, Any] | str:
+    """What a file holds, or the name of a workflow in the server's library."""
+    if not is_library_reference(request.file):
+        return read_workflow(request.file)
+    if request.server is None:
+        explain_and_exit(
+            f"There is no file {request.file}. If it is a workflow in the library of a server, "
+            "say which one with --server.",
+            WRONG_USE,
+        )
+    return str(request.file)
+
+
 async def _run_until_signal(
-    request: RunRequest, workflow: dict[str, Any], parameters: dict[str, Any]
+    request: RunRequest, workflow: dict[str, Any] | str, parameters: dict[str, Any]
 ) -> int:
     with stop_on_signals() as stopper:
         try:
@@ -79,7 +93,7 @@ class _Run:
         self._request = request
         self._stopper = stopper
 
-    async def do(self, workflow: dict[str, Any], parameters: dict[str, Any]) -> int:
+    async def do(self, source: dict[str, Any] | str, parameters: dict[str, Any]) -> int:
         """The exit code."""
         request = self._request
         # A private server that is gone does not come back.
@@ -89,8 +103,9 @@ class _Run:
             ComfyrailClient(server, patience=patience) as client,
         ):
             self._stopper.hold()
+            source, workflow = await _look_up(client, source)
             job_id = await client.execute(
-                workflow, parameters, priority=request.priority, timeout=request.timeout
+                source, parameters, priority=request.priority, timeout=request.timeout
             )
             try:
                 await self._watch(client, job_id, workflow)
@@ -180,6 +195,16 @@ class _Run:
             message = job.error.message if job.error else f"The job was {job.status}."
             explain_and_exit(message, self._stopper.exit_code or FAILED)
         return 0
+
+
+async def _look_up(
+    client: ComfyrailClient, source: dict[str, Any] | str
+) -> tuple[dict[str, Any] | str, dict[str, Any]]:
+    """What is run, and its nodes: the version that is shown is the one that runs."""
+    if not isinstance(source, str):
+        return source, source
+    found = await client.library.show(*read_reference(source))
+    return f"{found.name}@{found.version}", found.workflow
 
 
 def _describe(event: Event, workflow: dict[str, Any]) -> str | None:

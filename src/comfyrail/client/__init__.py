@@ -1,5 +1,15 @@
 """The Python client: HTTP only, nothing of the server."""
 
+from comfyrail.client.checks import (
+    Finding,
+    Fix,
+    NodeSummary,
+    NodeType,
+    Plan,
+    ValidationReport,
+    WorkerFit,
+    WorkerPlan,
+)
 from comfyrail.client.client import (
     ComfyrailClient,
     Event,
@@ -15,17 +25,37 @@ from comfyrail.client.errors import (
     ServerUnreachable,
     UnexpectedReply,
 )
+from comfyrail.client.library import (
+    UNCHANGED,
+    DeclaredInput,
+    LibraryWorkflow,
+    SavedWorkflow,
+    WorkflowSummary,
+)
 
 __all__ = [
+    "UNCHANGED",
     "ComfyrailClient",
+    "DeclaredInput",
     "Event",
     "Execution",
     "ExecutionFailure",
+    "Finding",
+    "Fix",
     "InvalidAddress",
     "InvalidRequest",
+    "LibraryWorkflow",
+    "NodeSummary",
+    "NodeType",
     "Output",
+    "Plan",
     "RequestFailed",
+    "SavedWorkflow",
     "ServerUnreachable",
     "UnexpectedReply",
+    "ValidationReport",
     "Worker",
+    "WorkerFit",
+    "WorkerPlan",
+    "WorkflowSummary",
 ]

@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import quote
 
 import aiohttp
 import msgspec
 from yarl import URL
 
+from comfyrail.client.checks import NodePage, NodeSummary, NodeType, Plan, ValidationReport
 from comfyrail.client.errors import (
     InvalidAddress,
     InvalidRequest,
@@ -20,6 +20,8 @@ from comfyrail.client.errors import (
     UnexpectedReply,
 )
 from comfyrail.client.event_stream import read_events
+from comfyrail.client.library import Library
+from comfyrail.client.paths import quoted
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 PATIENCE_SECONDS = 30.0
@@ -117,13 +119,15 @@ class _WorkerList(msgspec.Struct):
 class ComfyrailClient:
     """Use as `async with ComfyrailClient() as client`.
 
-    `patience` is for how many seconds a broken event stream is taken up again.
+    `patience` is for how many seconds a broken event stream is taken up again; `library` has the
+    calls to the server's library of workflows.
     """
 
     def __init__(self, server: str = DEFAULT_SERVER, *, patience: float | None = None) -> None:
         self.server = server if server.endswith("://") else server.rstrip("/")
         self._patience = PATIENCE_SECONDS if patience is None else patience
         self._http: aiohttp.ClientSession | None = None
+        self.library = Library(self._ask, self._call)
 
     async def __aenter__(self) -> Self:
         self._http = aiohttp.ClientSession()
@@ -140,23 +144,63 @@ class ComfyrailClient:
 
     async def execute(
         self,
-        workflow: Mapping[str, Any],
+        workflow: Mapping[str, Any] | str,
         input_params: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> str:
         """Submit a workflow; returns the execution's id.
 
-        Options: priority, timeout, execution_config.
+        A text is the name of a workflow in the library, `name` or `name@version`. Options:
+        auto_fix, optimize, priority, timeout, execution_config.
         """
-        body = {"workflow": workflow, "input_params": dict(input_params or {}), **options}
+        body = _check_body(workflow, input_params, **options)
         return (await self._ask("POST", "/v1/workflows/execute", _Accepted, body)).execution_id
+
+    async def validate(
+        self,
+        workflow: Mapping[str, Any] | str,
+        input_params: Mapping[str, Any] | None = None,
+        *,
+        auto_fix: bool = False,
+        optimize: bool = False,
+    ) -> ValidationReport:
+        """Check a workflow, or one of the library by its name, without running it."""
+        body = _check_body(workflow, input_params, auto_fix=auto_fix, optimize=optimize)
+        return await self._ask("POST", "/v1/workflows/validate", ValidationReport, body)
+
+    async def plan(
+        self,
+        workflow: Mapping[str, Any] | str,
+        input_params: Mapping[str, Any] | None = None,
+        *,
+        auto_fix: bool = False,
+        optimize: bool = False,
+    ) -> Plan:
+        """What a workflow would need, take and cost. Raises RequestFailed where it cannot run."""
+        body = _check_body(workflow, input_params, auto_fix=auto_fix, optimize=optimize)
+        return await self._ask("POST", "/v1/workflows/plan", Plan, body)
+
+    async def nodes(self, search: str = "") -> list[NodeSummary]:
+        """The node types of all workers whose name, title or category has the text in it."""
+        found: list[NodeSummary] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            after = f"&cursor={quoted(cursor)}" if cursor else ""
+            path = f"/v1/nodes?search={quoted(search)}{after}"
+            page = await self._ask("GET", path, NodePage)
+            found += page.nodes
+            cursor = page.next_cursor
+        return found
+
+    async def node(self, name: str) -> NodeType:
+        return await self._ask("GET", f"/v1/nodes/{quoted(name)}", NodeType)
 
     async def execution(self, execution_id: str) -> Execution:
         return await self._ask("GET", _execution_path(execution_id), Execution)
 
     async def executions(self, status: str | None = None, limit: int = 50) -> list[Execution]:
         """The newest executions first."""
-        wanted = f"&status={_quoted(status)}" if status else ""
+        wanted = f"&status={quoted(status)}" if status else ""
         path = f"/v1/workflows/executions?limit={limit}{wanted}"
         return (await self._ask("GET", path, _ExecutionList)).executions
 
@@ -220,7 +264,7 @@ class ComfyrailClient:
         return await self._ask("POST", "/v1/workers", Worker, {"url": url})
 
     async def remove_worker(self, worker_id: str) -> None:
-        async with self._call("DELETE", f"/v1/workers/{_quoted(worker_id)}"):
+        async with self._call("DELETE", f"/v1/workers/{quoted(worker_id)}"):
             return
 
     async def check_alive(self) -> None:
@@ -252,9 +296,15 @@ class ComfyrailClient:
                 raise self._unexpected(str(error)) from error
 
     async def _ask(
-        self, method: str, path: str, kind: type[Reply], body: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        kind: type[Reply],
+        body: Mapping[str, Any] | bytes | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        async with self._call(method, path, body) as response:
+        async with self._call(method, path, body, headers=headers) as response:
             return self._decode(await response.read(), kind)
 
     def _decode(self, content: str | bytes, kind: type[Reply]) -> Reply:
@@ -271,7 +321,7 @@ class ComfyrailClient:
         self,
         method: str,
         path: str,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | bytes | None = None,
         *,
         headers: Mapping[str, str] | None = None,
         timeout: aiohttp.ClientTimeout = CALL_TIMEOUT,
@@ -279,8 +329,10 @@ class ComfyrailClient:
         if self._http is None:
             raise RuntimeError("Use the client as an asynchronous context manager.")
         sent = dict(headers or {})
-        data = None
-        if body is not None:
+        data: bytes | None = None
+        if isinstance(body, bytes):
+            data = body
+        elif body is not None:
             data = _encode(body)
             sent["Content-Type"] = "application/json"
         url = self._url(path)
@@ -316,14 +368,15 @@ class ComfyrailClient:
         return self._unexpected(f"it says {status}")
 
 
+def _check_body(
+    workflow: Mapping[str, Any] | str, input_params: Mapping[str, Any] | None, **options: Any
+) -> dict[str, Any]:
+    which = "workflow_id" if isinstance(workflow, str) else "workflow"
+    return {which: workflow, "input_params": dict(input_params or {}), **options}
+
+
 def _execution_path(execution_id: str, below: str = "") -> str:
-    return f"/v1/workflows/execution/{_quoted(execution_id)}{below}"
-
-
-def _quoted(text: str) -> str:
-    """As one segment of a path, whatever is in it."""
-    quoted = quote(text, safe="", errors="replace")
-    return quoted.replace(".", "%2E") if quoted in {".", ".."} else quoted
+    return f"/v1/workflows/execution/{quoted(execution_id)}{below}"
 
 
 def _encode(body: Mapping[str, Any]) -> bytes:

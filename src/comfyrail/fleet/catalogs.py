@@ -31,6 +31,7 @@ class FleetCatalog:
         self._warm: dict[WorkerId, frozenset[str]] = {}
         self._online: set[WorkerId] = set()
         self._merged = NodeCatalog()
+        self._described: dict[WorkerId, WorkerCapabilities] = {}
         self._capabilities: tuple[WorkerCapabilities, ...] | None = None
         self._model_sizes: Mapping[str, int] | None = None
 
@@ -42,7 +43,12 @@ class FleetCatalog:
     def capabilities(self) -> Sequence[WorkerCapabilities]:
         """Every known worker, also those that are away. The same object until something changes."""
         if self._capabilities is None:
-            self._capabilities = tuple(self._describe(worker) for worker in self._used_by)
+            self._described |= {
+                worker: self._describe(worker)
+                for worker in self._used_by
+                if worker not in self._described
+            }
+            self._capabilities = tuple(self._described[worker] for worker in self._used_by)
         return self._capabilities
 
     def model_sizes(self) -> Mapping[str, int]:
@@ -92,7 +98,8 @@ class FleetCatalog:
         """Take in what a worker says of its machine and models."""
         if self._descriptions.get(worker_id) != description:
             self._descriptions[worker_id] = description
-            self._change()
+            self._model_sizes = None
+            self._change(worker_id)
             await self._store.describe_worker(worker_id, description.encode())
 
     def note_online(self, worker_id: WorkerId, *, online: bool) -> None:
@@ -102,13 +109,13 @@ class FleetCatalog:
         else:
             self._online.discard(worker_id)
             self._warm.pop(worker_id, None)
-        self._change()
+        self._change(worker_id)
 
     def note_warm(self, worker_id: WorkerId, models: frozenset[str]) -> None:
         """The models that a worker has in memory by now."""
         if self._warm.get(worker_id, frozenset()) != models:
             self._warm[worker_id] = models
-            self._change()
+            self._change(worker_id)
 
     def forget(self, worker_id: WorkerId) -> None:
         for known in (self._used_by, self._descriptions, self._warm):
@@ -133,17 +140,19 @@ class FleetCatalog:
         used = set(self._used_by.values())
         self._catalogs = {key: each for key, each in self._catalogs.items() if key in used}
         self._merged = merge_catalogs(self._by_use())
-        self._change()
+        self._described = {}
+        self._capabilities = self._model_sizes = None
+
+    def _change(self, worker_id: WorkerId) -> None:
+        """What is known of one worker is out of date: it is described anew when it is asked for."""
+        self._described.pop(worker_id, None)
+        self._capabilities = None
 
     def _by_use(self) -> list[NodeCatalog]:
         """The most common first; the order in which workers came must not matter."""
         uses = Counter(self._used_by.values())
         ordered = sorted(self._catalogs, key=lambda key: (-uses[key], key))
         return [self._catalogs[key] for key in ordered]
-
-    def _change(self) -> None:
-        self._capabilities = None
-        self._model_sizes = None
 
 
 def _parse(content: bytes) -> NodeCatalog:

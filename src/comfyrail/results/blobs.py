@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from comfyrail.disk import sync_folder
 from comfyrail.errors import ConfigurationError, OutputNotFound, StoreUnavailable
 
 WRITE_SIZE = 1 << 20
@@ -85,12 +86,12 @@ class LocalBlobStore:
             target = self._folder / key
             if not target.parent.exists():
                 target.parent.mkdir(exist_ok=True)
-                _sync_folder(self._folder)
+                sync_folder(self._folder)
             received.path.replace(target)
         except BaseException:
             received.discard()
             raise
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
         return StoredBlob(key, received.size, digest)
 
 
@@ -128,11 +129,3 @@ async def _on_disk(work: Callable[..., Result], *arguments: Any) -> Result:
         raise StoreUnavailable(
             f"The blob store cannot be written: {error.strerror}. Check the disk.", retry_after=5.0
         ) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

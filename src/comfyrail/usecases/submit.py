@@ -1,7 +1,6 @@
-"""Submitting a workflow: read, set parameters, validate, plan, store."""
+"""Submitting a workflow: check, estimate, store."""
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +9,7 @@ import msgspec
 from comfyrail.access.principal import Principal
 from comfyrail.clock import Clock, Instant
 from comfyrail.engine.options import LONGEST_CHECKPOINT_NAME, RunOptions, read_run_options
-from comfyrail.errors import ConfigurationError, MalformedRequest, MalformedWorkflow
+from comfyrail.errors import ConfigurationError, MalformedRequest
 from comfyrail.ids import JobId, new_job_id
 from comfyrail.jobs.job import NewJob
 from comfyrail.jobs.priority import (
@@ -19,30 +18,23 @@ from comfyrail.jobs.priority import (
     LOWEST_PRIORITY,
     queue_rank,
 )
-from comfyrail.planning.duration import expected_seconds
 from comfyrail.store.interface import Store
-from comfyrail.validation.findings import refuse_errors
-from comfyrail.validation.validate import validate
-from comfyrail.workflow.catalog import NodeCatalog
-from comfyrail.workflow.graph import Workflow, parse_workflow
-from comfyrail.workflow.parameters import apply_parameters
+from comfyrail.usecases.checks import WorkflowChecks, WorkflowRequest
+from comfyrail.usecases.estimates import Estimates
+from comfyrail.usecases.examination import refuse_unrunnable
+from comfyrail.validation.fixes import Fix
 
 DEFAULT_TIMEOUT_SECONDS = 1800.0
 MAXIMUM_TIMEOUT_SECONDS = 86400.0
-SMALL_SUBMISSION = 1 << 16
-"""Up to so many bytes of JSON the checks may run on the event loop: a few milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    workflow: object
-    input_params: Mapping[str, Any] = field(default_factory=dict)
+    request: WorkflowRequest
     priority: int = DEFAULT_PRIORITY
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     execution_config: Mapping[str, Any] = field(default_factory=dict)
     """Options of Comfyrail's engine."""
-    encoded_size: int | None = None
-    """Bytes of JSON that it came as, where they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,48 +43,46 @@ class Accepted:
     submitted_at: Instant
     expected_seconds: float
     queue_position: int | None
+    fixes: Sequence[Fix]
 
 
 class SubmitWorkflow:
     """Returns when the job is on disk, or raises with every fault that was found."""
 
-    def __init__(self, store: Store, clock: Clock, catalog: Callable[[], NodeCatalog]) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, checks: WorkflowChecks, estimates: Estimates
+    ) -> None:
         self._store = store
         self._clock = clock
-        self._catalog = catalog
+        self._checks = checks
+        self._estimates = estimates
 
     async def __call__(self, principal: Principal, submission: Submission) -> Accepted:
         _check_limits(submission)
-        if submission.encoded_size is not None and submission.encoded_size <= SMALL_SUBMISSION:
-            workflow, prompt = self._prepare(submission)
-        else:
-            workflow, prompt = await asyncio.to_thread(self._prepare, submission)
+        execution_config = _execution_config(principal, submission)
+        examination = await self._checks.examine(principal, submission.request)
+        workflow = refuse_unrunnable(examination)
+        analysis = self._checks.analyse(workflow)
+        prediction = self._estimates.predict(analysis)
         now = self._clock.now()
         job = NewJob(
             id=new_job_id(),
             tenant=principal.tenant,
-            prompt=prompt,
+            prompt=msgspec.json.encode(workflow.to_prompt()),
             node_count=len(workflow.nodes),
-            node_types=frozenset(node.class_type for node in workflow.nodes.values()),
+            node_types=analysis.node_types,
             priority=submission.priority,
             rank=queue_rank(now, submission.priority),
             timeout_seconds=submission.timeout_seconds,
-            expected_seconds=expected_seconds(workflow),
+            expected_seconds=prediction.seconds,
             submitted_at=now,
-            execution_config=_execution_config(principal, submission),
+            execution_config=execution_config,
+            estimated_cost=self._estimates.cost(
+                prediction.seconds, self._checks.likely_device, analysis
+            ),
         )
         position = await self._store.add_job(job)
-        return Accepted(job.id, now, job.expected_seconds, position)
-
-    def _prepare(self, submission: Submission) -> tuple[Workflow, bytes]:
-        catalog = self._catalog()
-        try:
-            workflow = parse_workflow(submission.workflow)
-            workflow = apply_parameters(workflow, submission.input_params, catalog).expanded()
-            refuse_errors(validate(workflow, catalog))
-            return workflow, msgspec.json.encode(workflow.to_prompt())
-        except RecursionError as error:
-            raise MalformedWorkflow("The workflow is nested too deeply.") from error
+        return Accepted(job.id, now, job.expected_seconds, position, examination.fixes)
 
 
 def _execution_config(principal: Principal, submission: Submission) -> bytes | None:

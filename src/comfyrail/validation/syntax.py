@@ -1,61 +1,138 @@
 """Stage 1: every node by itself, against the ports of its type."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from comfyrail.validation.findings import Finding
+from comfyrail.validation.literals import (
+    LiteralFault,
+    find_fault,
+    find_unsoundness,
+    is_sound_text,
+)
+from comfyrail.validation.node_checks import ExaminedNode, NodeCheck, dynamic_choices
 from comfyrail.workflow.catalog import InputPort, NodeCatalog
-from comfyrail.workflow.graph import Node, Workflow
-from comfyrail.workflow.nearest import Suggestions, did_you_mean, shown
-from comfyrail.workflow.values import ValueFault, fit_value, unwrap
+from comfyrail.workflow.graph import Node
+from comfyrail.workflow.nearest import Suggestions, did_you_mean, printable, shown
+from comfyrail.workflow.values import unwrap
+
+LONGEST_NAME = 500
 
 
-def check_syntax(workflow: Workflow, catalog: NodeCatalog) -> Iterator[Finding]:
+def check_syntax(examined: Sequence[ExaminedNode], catalog: NodeCatalog) -> list[Finding]:
+    """All faults of the stage. With an empty catalog only what needs none is checked."""
+    findings: list[Finding] = []
     suggestions = Suggestions()
-    for node in workflow.nodes.values():
-        node_type = catalog.get(node.class_type)
-        if node_type is None:
-            near = suggestions.near(node.class_type, catalog.types)
-            yield Finding(
-                "syntax",
-                "error",
-                "UNKNOWN_NODE_TYPE",
-                f"Node '{node.id}': no worker knows the node type {shown(node.class_type)}."
-                f"{did_you_mean(near)}",
-                node_id=node.id,
-                path=f"{node.id}.class_type",
-                details={"class_type": node.class_type[:200], "nearest": near},
-            )
+    for each in examined:
+        node, check = each.node, each.check
+        if not _is_proper_name(node.id):
+            findings.append(_bad_id(node))
             continue
+        if check is None:
+            if catalog:
+                findings.append(_unknown_type(node, catalog, suggestions))
+            findings.extend(_find_unsound_inputs(node))
+            continue
+        tests = check.tests
         for name, value in node.inputs.items():
-            port = node_type.inputs.get(name)
-            # A link is for the semantic stage; a file name only the worker can judge.
-            if port is None or isinstance(value, list) or port.takes_upload:
-                continue
-            fault = fit_value(port, unwrap(value))
-            if isinstance(fault, ValueFault):
-                yield _describe_fault(node, port, fault, suggestions)
+            test = tests.get(name)
+            if test is None or not (type(value) is list or test(value)):
+                findings.extend(_look_closely(node, check, name, value, suggestions))
+    return findings
 
 
-def _describe_fault(
-    node: Node, port: InputPort, fault: ValueFault, suggestions: Suggestions
+def _look_closely(
+    node: Node, check: NodeCheck, name: str, value: Any, suggestions: Suggestions
+) -> Iterator[Finding]:
+    port = check.ports.get(name)
+    if port is None and not _is_proper_name(name):
+        yield _bad_input_name(node, name)
+    if type(value) is list or (port is None and not _is_proper_name(name)):
+        return
+    if port is None:
+        declared = check.type.inputs.get(name)
+        keys = None if declared is None else dynamic_choices(declared)
+        if declared is not None and keys is not None and unwrap(value) not in keys:
+            yield _not_a_choice(node, declared, value, [str(key) for key in keys], suggestions)
+            return
+    fault = find_fault(node.class_type, port, value)
+    if fault is not None and fault.reason == "value_not_in_list" and port is not None:
+        choices = [str(choice) for choice in port.choices or ()]
+        yield _not_a_choice(node, port, value, choices, suggestions)
+    elif fault is not None:
+        yield _finding(node, name, fault)
+
+
+def _find_unsound_inputs(node: Node) -> Iterator[Finding]:
+    for name, value in node.inputs.items():
+        if not _is_proper_name(name):
+            yield _bad_input_name(node, name)
+        elif type(value) is not list:
+            fault = find_unsoundness(value)
+            if fault is not None:
+                yield _finding(node, name, fault)
+
+
+def _is_proper_name(name: object) -> bool:
+    """Whether messages can name it."""
+    return is_sound_text(name) and len(str(name)) <= LONGEST_NAME
+
+
+def _unknown_type(node: Node, catalog: NodeCatalog, suggestions: Suggestions) -> Finding:
+    near = suggestions.near(node.class_type, catalog.types)
+    return Finding(
+        "syntax",
+        "error",
+        "UNKNOWN_NODE_TYPE",
+        f"Node '{node.id}': no worker knows the node type {shown(node.class_type)}."
+        f"{did_you_mean(near)}",
+        node_id=node.id,
+        path=f"{node.id}.class_type",
+        details={"class_type": printable(node.class_type), "nearest": near},
+    )
+
+
+def _not_a_choice(
+    node: Node, port: InputPort, value: Any, choices: Sequence[str], suggestions: Suggestions
 ) -> Finding:
-    value = node.inputs[port.name]
-    where = f"Node '{node.id}' ({node.class_type}), input '{port.name}'"
-    choices = [str(choice) for choice in port.choices or ()]
-    near = suggestions.near(value, choices) if choices and isinstance(value, str) else []
-    got = shown(value)
-    messages = {
-        "invalid_input_type": f"expected {port.type}, got {got}.",
-        "value_smaller_than_min": f"{got} is smaller than the minimum {port.minimum}.",
-        "value_bigger_than_max": f"{got} is bigger than the maximum {port.maximum}.",
-        "value_not_in_list": f"{got} is none of the {len(choices)} choices." + did_you_mean(near),
-    }
+    near = suggestions.near(value, choices) if isinstance(value, str) else []
+    text = f"{shown(value)} is none of the {len(choices)} choices.{did_you_mean(near)}"
+    return _finding(node, port.name, LiteralFault("value_not_in_list", text), nearest=near)
+
+
+def _finding(node: Node, name: str, fault: LiteralFault, **details: Any) -> Finding:
+    where = f"Node '{node.id}' ({printable(node.class_type, 80)}), input '{name}'"
+    return Finding(
+        "syntax",
+        "warning" if fault.is_warning else "error",
+        "AMBIGUOUS_VALUE" if fault.is_warning else "SCHEMA_VALIDATION_ERROR",
+        f"{where}: {fault.text}",
+        node_id=node.id,
+        path=f"{node.id}.inputs.{name}",
+        details={"reason": fault.reason, **details},
+    )
+
+
+def _bad_id(node: Node) -> Finding:
+    shown_id = printable(shown(node.id))
     return Finding(
         "syntax",
         "error",
         "SCHEMA_VALIDATION_ERROR",
-        f"{where}: {messages[fault.kind]}",
+        f"The node id {shown(node.id)} is no text, too long or not UTF-8.",
+        node_id=shown_id,
+        path=shown_id,
+        details={"reason": "bad_name"},
+    )
+
+
+def _bad_input_name(node: Node, name: object) -> Finding:
+    return Finding(
+        "syntax",
+        "error",
+        "SCHEMA_VALIDATION_ERROR",
+        f"Node '{node.id}': the name {shown(name)} of an input is no text, too long or not UTF-8.",
         node_id=node.id,
-        path=f"{node.id}.inputs.{port.name}",
-        details={"reason": fault.kind, "nearest": near},
+        path=f"{node.id}.inputs",
+        details={"reason": "bad_name"},
     )

@@ -1,13 +1,16 @@
 """What each node type takes and gives: ports, learned from the shape of ComfyUI's /object_info."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+Made = TypeVar("Made")
 
 COMBO = "COMBO"
+CUSTOM_NODES = "custom_nodes."
 ANY_TYPES = frozenset(("*", "COMFY_MATCHTYPE_V3"))
 """The second is decided by what else is linked to a node: only its editor checks it."""
-UPLOAD_FLAGS = ("image_upload", "video_upload", "audio_upload")
+UPLOAD_FLAGS = ("image_upload", "video_upload", "audio_upload", "file_upload")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,34 @@ class NodeType:
     is_output: bool = False
     display_name: str | None = None
     category: str = ""
+    python_module: str = ""
+    """Where the worker has it from; empty where it does not say."""
+    hidden: frozenset[str] = frozenset()
+    """What it is given besides its inputs: `PROMPT`, `UNIQUE_ID` and the like."""
+
+    @property
+    def pack(self) -> str | None:
+        """The pack of custom nodes that it is from; None for those that come with the worker."""
+        if not self.python_module.startswith(CUSTOM_NODES):
+            return None
+        return self.python_module.removeprefix(CUSTOM_NODES).partition(".")[0]
+
+
+class Prepared(dict[str, Made | None], Generic[Made]):
+    """What has been made of the node types of a catalog, each when it is first asked for."""
+
+    def __init__(self, types: Mapping[str, NodeType], make: Callable[[NodeType], Made]) -> None:
+        super().__init__()
+        self._types = types
+        self._make = make
+
+    def __missing__(self, name: str) -> Made | None:
+        node_type = self._types.get(name)
+        if node_type is None:
+            return None  # not remembered: names that are not there come from outside
+        made = self._make(node_type)
+        self[name] = made
+        return made
 
 
 @dataclass(frozen=True)
@@ -54,6 +85,19 @@ class NodeCatalog:
     """Node types by name. Empty means that nothing is known, not that nothing exists."""
 
     types: Mapping[str, NodeType] = field(default_factory=dict)
+    _prepared: dict[Callable[..., Any], Prepared[Any]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def prepared(self, make: Callable[[NodeType], Made]) -> Prepared[Made]:
+        """What `make` makes of each node type, by name: made once, kept with the catalog.
+
+        `make` is a function of a module, so that those who ask again get the same.
+        """
+        known = self._prepared.get(make)
+        if known is None:
+            known = self._prepared[make] = Prepared(self.types, make)
+        return known
 
     def __contains__(self, name: str) -> bool:
         return name in self.types
@@ -102,7 +146,17 @@ def _read_node_type(name: str, entry: Mapping[str, Any]) -> NodeType:
         is_output=entry.get("output_node") is True,
         display_name=display_name if isinstance(display_name, str) else None,
         category=str(entry.get("category") or ""),
+        python_module=str(entry.get("python_module") or ""),
+        hidden=_hidden_kinds(sections.get("hidden") if isinstance(sections, Mapping) else None),
     )
+
+
+def _hidden_kinds(hidden: object) -> frozenset[str]:
+    """Of `{"prompt": "PROMPT"}`, or in the newer form `{"prompt": ["PROMPT"]}`."""
+    if not isinstance(hidden, Mapping):
+        return frozenset()
+    kinds = (each[0] if isinstance(each, list) and each else each for each in hidden.values())
+    return frozenset(kind for kind in kinds if isinstance(kind, str))
 
 
 def read_input_port(name: str, spec: object, *, required: bool) -> InputPort:

@@ -16,6 +16,8 @@ DYNAMIC_COMBO = "COMFY_DYNAMICCOMBO_V3"
 DYNAMIC_SLOT = "COMFY_DYNAMICSLOT_V3"
 MATCH_TYPE = "COMFY_MATCHTYPE_V3"
 DYNAMIC_TYPES = frozenset({AUTOGROW, DYNAMIC_COMBO, DYNAMIC_SLOT})
+MOST_ITEMS = 1000
+"""ComfyUI allows 100; a worker may say anything."""
 
 Sections = Mapping[str, Mapping[str, Sequence[Any]]]
 """Inputs by section: `{"required": {name: [type, options]}, "optional": …}`."""
@@ -157,7 +159,7 @@ def _grown(
 
 def _item_names(template: Mapping[str, Any]) -> Iterable[str]:
     return template.get("names") or (
-        f"{template['prefix']}{index}" for index in range(template["max"])
+        f"{template['prefix']}{index}" for index in range(min(template["max"], MOST_ITEMS))
     )
 
 

@@ -1,6 +1,6 @@
 """The graph model of a workflow and how ComfyUI's API format is read into it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -56,12 +56,20 @@ class Workflow:
     @cached_property
     def order(self) -> tuple[str, ...]:
         """Node ids, each after all that feed it. Raises CyclicWorkflow, naming the cycle."""
-        return topological_order(
-            {
-                node.id: [edge.source for edge in node.edges() if edge.source in self.nodes]
-                for node in self.nodes.values()
-            }
-        )
+        return topological_order(self.sources)
+
+    @cached_property
+    def sources(self) -> Mapping[str, Sequence[str]]:
+        """By node id, the ids of the nodes that feed it: one for each link that leads somewhere."""
+        nodes = self.nodes
+        return {
+            node_id: [
+                value[0]
+                for value in node.inputs.values()
+                if type(value) is list and is_link(value) and value[0] in nodes
+            ]
+            for node_id, node in nodes.items()
+        }
 
     def with_inputs(self, changes: Mapping[str, Mapping[str, Any]]) -> "Workflow":
         """The workflow with some inputs set: `changes` maps node ids to inputs and values."""

@@ -1,12 +1,18 @@
 """What the caller may have meant."""
 
 import difflib
-from collections.abc import Iterable
+import reprlib
+from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import TypeVar
+
+Found = TypeVar("Found")
 
 NAME_LIMIT = 100
 KNOWN_LIMIT = 5000
 SEARCH_LIMIT = 10
+LONGEST_SHOWN_NUMBER = 256
+"""Bits: Python refuses to write out numbers of thousands of digits."""
 
 
 def nearest_names(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
@@ -27,10 +33,14 @@ class Suggestions:
         self._left = searches
 
     def near(self, name: str, known: Iterable[str]) -> list[str]:
+        return self.search(lambda: nearest_names(name, known))
+
+    def search(self, find: Callable[[], list[Found]]) -> list[Found]:
+        """What another kind of search finds, as long as some are left."""
         if self._left <= 0:
             return []
         self._left -= 1
-        return nearest_names(name, known)
+        return find()
 
 
 def did_you_mean(names: list[str]) -> str:
@@ -47,5 +57,29 @@ def shown(value: object, limit: int = 80) -> str:
     if isinstance(value, str):
         text = repr(value[:limit])
         return text if len(value) <= limit else f"{text[:-1]}…'"
-    text = str(value) if isinstance(value, list | dict) else repr(value)
+    if isinstance(value, int) and value.bit_length() > LONGEST_SHOWN_NUMBER:
+        return f"a number of {value.bit_length()} bits"
+    text = _short.repr(value) if isinstance(value, list | dict) else repr(value)
     return text if len(text) <= limit else text[:limit] + "…"
+
+
+def printable(text: str, limit: int = 200) -> str:
+    """A name as data of a message: short, and without halves of characters, which have no UTF-8."""
+    return text[:limit].encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+class _ShortForm(reprlib.Repr):
+    """Of values that may be deep, long or huge: what is cut away is not looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 4
+        self.maxlist = self.maxdict = 20
+        self.maxstring = self.maxother = 80
+
+    def repr_int(self, value: int, level: int) -> str:
+        too_long = value.bit_length() > LONGEST_SHOWN_NUMBER
+        return "…" if too_long else super().repr_int(value, level)
+
+
+_short = _ShortForm()

@@ -1,79 +1,195 @@
 """`input_params`: values that the caller sets into a workflow's nodes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
-from comfyrail.errors import UnknownParameter
+from comfyrail.errors import InvalidWorkflow, MalformedWorkflow, UnknownParameter
 from comfyrail.workflow.catalog import NodeCatalog
-from comfyrail.workflow.graph import Node, Workflow
+from comfyrail.workflow.declared_inputs import DeclaredInput, declared_inputs_of
+from comfyrail.workflow.declared_values import fit_declared_value
+from comfyrail.workflow.graph import Node, Workflow, is_link
 from comfyrail.workflow.nearest import Suggestions, did_you_mean, shown
+from comfyrail.workflow.values import ValueFault
 
 KEY_LIMIT = 500
+ERROR_OF_CODE: dict[str, type[InvalidWorkflow]] = {
+    kind.code: kind for kind in (MalformedWorkflow, UnknownParameter)
+}
 
 
 def apply_parameters(
-    workflow: Workflow, parameters: Mapping[str, Any], catalog: NodeCatalog | None = None
+    workflow: Workflow,
+    parameters: Mapping[str, Any],
+    catalog: NodeCatalog | None = None,
+    declared: Sequence[DeclaredInput] | None = None,
 ) -> Workflow:
-    """The workflow with each parameter set.
+    """The workflow with each parameter set, and the defaults of declared inputs.
 
-    A key is `"<node id>.<input>"` or `"<node title>.<input>"`; `{"<node>": {"<input>": value}}` is
-    the same in another form. A node id is tried before a title. An input that the node does not
-    have yet is accepted when the catalog knows it. Raises UnknownParameter with the nearest names,
-    naming all keys that lead nowhere.
+    A key is the name of a declared input, `"<node id>.<input>"` or `"<node title>.<input>"`;
+    `{"<node>": {"<input>": value}}` is the same in another form. A declared name is tried before a
+    node id, and an id before a title. An input that the node does not have yet is accepted when the
+    catalog knows it. What is set on a node itself counts more than what a declared input brings.
+
+    `declared` is what is declared elsewhere; without it the workflow's own declarations count.
+    Raises UnknownParameter with the nearest names for a key that leads nowhere, and InvalidWorkflow
+    for a value that does not fit, with all such findings.
     """
-    findings: list[dict[str, Any]] = []
-    suggestions = Suggestions()
-    changes: dict[str, dict[str, Any]] = {}
-    for key, value in _flatten(workflow, parameters):
-        target = _resolve(workflow, key, catalog or NodeCatalog(), suggestions)
-        if isinstance(target, str):
-            findings.append(_finding(key, target))
-            continue
-        node, input_name = target
-        changes.setdefault(node.id, {})[input_name] = value
-    if findings:
-        message = " ".join(finding["message"] for finding in findings[:3])
-        raise UnknownParameter(message, findings=findings)
-    return workflow.with_inputs(changes)
-
-
-def _flatten(workflow: Workflow, parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    if declared is None:
+        declared = declared_inputs_of(workflow)
+    if not parameters and not declared:
+        return workflow
+    setting = _Setting(workflow, catalog or NodeCatalog(), declared)
+    names = {each.name for each in declared}
     for key, value in parameters.items():
-        if isinstance(value, Mapping) and (key in workflow.nodes or _titled(workflow, key)):
+        if key not in names:
+            setting.set_key(key, value)
+    for each in declared:
+        setting.set_declared(each, parameters.get(each.name))
+    setting.refuse_findings()
+    return workflow.with_inputs(setting.changes)
+
+
+def check_targets(
+    workflow: Workflow, declared: Sequence[DeclaredInput], catalog: NodeCatalog
+) -> None:
+    """Raise MalformedWorkflow unless every declared input leads somewhere."""
+    setting = _Setting(workflow, catalog, declared)
+    for each in declared:
+        setting.targets_of(each)
+    setting.refuse_findings()
+
+
+class _Setting:
+    """What is to be set in one workflow, and what is wrong with it."""
+
+    def __init__(
+        self, workflow: Workflow, catalog: NodeCatalog, declared: Sequence[DeclaredInput]
+    ) -> None:
+        self.changes: dict[str, dict[str, Any]] = {}
+        self._workflow = workflow
+        self._catalog = catalog
+        self._names = [each.name for each in declared]
+        self._suggestions = Suggestions()
+        self._findings: list[dict[str, Any]] = []
+
+    def set_key(self, key: str, value: Any) -> None:
+        """One key that is no declared name: an input of a node, or several of them."""
+        if isinstance(value, Mapping) and (key in self._workflow.nodes or key in self._by_title):
             for input_name, inner in value.items():
-                yield f"{key}.{input_name}", inner
+                self._set_target(f"{key}.{input_name}", inner)
         else:
-            yield key, value
+            self._set_target(key, value)
 
+    def _set_target(self, key: str, value: Any) -> None:
+        target = self._resolve(key)
+        if isinstance(target, str):
+            self._add_finding(UnknownParameter.code, f"input_params.{key}", target)
+            return
+        node, input_name = target
+        self.changes.setdefault(node.id, {})[input_name] = value
 
-def _resolve(
-    workflow: Workflow, key: str, catalog: NodeCatalog, suggestions: Suggestions
-) -> tuple[Node, str] | str:
-    """The node and input that a key means, or a message that says why it means none."""
-    if len(key) > KEY_LIMIT:
-        return f"The parameter {shown(key)} is longer than {KEY_LIMIT} characters."
-    splits = [(key[:at], key[at + 1 :]) for at, char in enumerate(key) if char == "."]
-    matches = [(workflow.nodes[left], right) for left, right in splits if left in workflow.nodes]
-    if not matches:
-        titled = [(_titled(workflow, left), left, right) for left, right in splits]
-        for nodes, title, _ in titled:
-            if len(nodes) > 1:
-                ids = ", ".join(node.id for node in nodes)
-                return f"The title '{title}' belongs to nodes {ids}: use a node id instead."
-        matches = [(nodes[0], right) for nodes, _, right in titled if nodes]
-    for node, input_name in matches:
-        if input_name in _inputs_of(node, catalog):
-            return node, input_name
-    if matches:
-        node, input_name = matches[0]
-        near = did_you_mean(suggestions.near(input_name, _inputs_of(node, catalog)))
-        return f"Node '{node.id}' ({node.class_type}) has no input '{input_name}'.{near}"
-    near = did_you_mean(suggestions.near(key, _all_targets(workflow)))
-    return f"No node is meant by the parameter '{key}'.{near}"
+    def set_declared(self, declared: DeclaredInput, given: Any) -> None:
+        targets = self.targets_of(declared)
+        value = declared.default if given is None else given
+        path = f"input_params.{declared.name}"
+        if value is None:
+            if declared.required and not self._are_set(targets):
+                message = f"The input '{declared.name}' is required: give it in input_params."
+                self._add_finding("MISSING_REQUIRED_INPUT", path, message)
+            return
+        fitted = fit_declared_value(declared, value)
+        if isinstance(fitted, ValueFault):
+            message = f"The input '{declared.name}' {fitted.message}"
+            self._add_finding(MalformedWorkflow.code, path, message, reason=fitted.kind)
+            return
+        for node, input_name in targets:
+            self.changes.setdefault(node.id, {}).setdefault(input_name, fitted)
 
+    def targets_of(self, declared: DeclaredInput) -> list[tuple[Node, str]]:
+        """Where a declared input leads; what leads nowhere becomes a finding."""
+        found = []
+        for target in declared.targets:
+            place = self._resolve(target)
+            if isinstance(place, str):
+                place = self._only_value(target) or place
+            if isinstance(place, str):
+                message = f"The declared input '{declared.name}' leads nowhere. {place}"
+                self._add_finding(MalformedWorkflow.code, f"inputs.{declared.name}.target", message)
+            else:
+                found.append(place)
+        return found
 
-def _titled(workflow: Workflow, title: str) -> list[Node]:
-    return [node for node in workflow.nodes.values() if node.title == title]
+    def refuse_findings(self) -> None:
+        if not self._findings:
+            return
+        code = self._findings[0]["error_code"]
+        message = " ".join(finding["message"] for finding in self._findings[:3])
+        kind = ERROR_OF_CODE.get(code, InvalidWorkflow)
+        raise kind(message, code=code, findings=self._findings)
+
+    @cached_property
+    def _by_title(self) -> dict[str, list[Node]]:
+        found: dict[str, list[Node]] = {}
+        for node in self._workflow.nodes.values():
+            if node.title is not None:
+                found.setdefault(node.title, []).append(node)
+        return found
+
+    def _are_set(self, targets: Sequence[tuple[Node, str]]) -> bool:
+        return bool(targets) and all(
+            input_name in self.changes.get(node.id, {}) for node, input_name in targets
+        )
+
+    def _only_value(self, target: str) -> tuple[Node, str] | None:
+        """For a node by id or title alone: its one input that is a value and no link."""
+        node = self._workflow.nodes.get(target)
+        nodes = [node] if node else self._by_title.get(target, [])
+        if len(nodes) != 1:
+            return None
+        values = [name for name, value in nodes[0].inputs.items() if not is_link(value)]
+        return (nodes[0], values[0]) if len(values) == 1 else None
+
+    def _resolve(self, key: str) -> tuple[Node, str] | str:
+        """The node and input that a key means, or a message that says why it means none."""
+        workflow, catalog = self._workflow, self._catalog
+        if len(key) > KEY_LIMIT:
+            return f"The parameter {shown(key)} is longer than {KEY_LIMIT} characters."
+        splits = [(key[:at], key[at + 1 :]) for at, char in enumerate(key) if char == "."]
+        matches = [
+            (workflow.nodes[left], right) for left, right in splits if left in workflow.nodes
+        ]
+        if not matches:
+            titled = [(self._by_title.get(left, []), left, right) for left, right in splits]
+            for nodes, title, _ in titled:
+                if len(nodes) > 1:
+                    ids = ", ".join(node.id for node in nodes)
+                    return f"The title '{title}' belongs to nodes {ids}: use a node id instead."
+            matches = [(nodes[0], right) for nodes, _, right in titled if nodes]
+        for node, input_name in matches:
+            if input_name in _inputs_of(node, catalog):
+                return node, input_name
+        if matches:
+            node, input_name = matches[0]
+            near = did_you_mean(self._suggestions.near(input_name, _inputs_of(node, catalog)))
+            return f"Node '{node.id}' ({node.class_type}) has no input '{input_name}'.{near}"
+        known = chain(self._names, _all_targets(workflow))
+        near = did_you_mean(self._suggestions.near(key, known))
+        return f"No node is meant by the parameter '{key}'.{near}"
+
+    def _add_finding(self, code: str, path: str, message: str, **details: str) -> None:
+        self._findings.append(
+            {
+                "stage": "syntax",
+                "severity": "error",
+                "error_code": code,
+                "message": message,
+                "node_id": None,
+                "path": path,
+                "details": details,
+            }
+        )
 
 
 def _inputs_of(node: Node, catalog: NodeCatalog) -> list[str]:
@@ -87,15 +203,3 @@ def _all_targets(workflow: Workflow) -> Iterator[str]:
             yield f"{node.id}.{name}"
             if node.title:
                 yield f"{node.title}.{name}"
-
-
-def _finding(key: str, message: str) -> dict[str, Any]:
-    return {
-        "stage": "syntax",
-        "severity": "error",
-        "error_code": UnknownParameter.code,
-        "message": message,
-        "node_id": None,
-        "path": f"input_params.{key}",
-        "details": {},
-    }

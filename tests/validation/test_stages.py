@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from comfyrail.errors import InvalidWorkflow
-from comfyrail.validation.findings import refuse_errors
-from comfyrail.validation.validate import validate
+from comfyrail.validation.findings import Finding, refuse_errors
 from comfyrail.workflow.catalog import NodeCatalog, parse_object_info
-from comfyrail.workflow.graph import parse_workflow
 from tests.graphs import Graph, picture
+from tests.validation import parts
+from tests.validation.parts import FREE
 
 OBJECT_INFO: dict[str, Any] = {
     "EmptyImage": {
@@ -41,8 +41,12 @@ OBJECT_INFO: dict[str, Any] = {
 CATALOG = parse_object_info(OBJECT_INFO)
 
 
+def findings(graph: Graph, catalog: NodeCatalog = CATALOG) -> list[Finding]:
+    return parts.findings(graph, FREE, catalog=catalog)
+
+
 def codes(graph: Graph, catalog: NodeCatalog = CATALOG) -> list[tuple[str, str | None]]:
-    return [(each.error_code, each.path) for each in validate(parse_workflow(graph), catalog)]
+    return [(each.error_code, each.path) for each in findings(graph, catalog)]
 
 
 def changed(node: str, **inputs: Any) -> Graph:
@@ -68,7 +72,7 @@ def test_values_of_the_wrong_type_or_range_are_named(value: object) -> None:
 def test_unknown_node_types_do_not_hide_other_faults_and_get_near_names() -> None:
     graph = changed("1", width="abc")
     graph["2"]["class_type"] = "ImageInvrt"
-    found = validate(parse_workflow(graph), CATALOG)
+    found = findings(graph)
     assert [each.error_code for each in found] == ["SCHEMA_VALIDATION_ERROR", "UNKNOWN_NODE_TYPE"]
     assert found[1].details["nearest"] == ["ImageInvert"]
 
@@ -102,7 +106,7 @@ def test_all_semantic_faults_come_together() -> None:
 def test_types_of_links_follow_comfyuis_rules(slot: int, fits: bool) -> None:
     graph = changed("3", images=["8", slot])
     graph["8"] = {"class_type": "Mode", "inputs": {"mode": "fast", "new": "a"}}
-    found = validate(parse_workflow(graph), CATALOG)
+    found = findings(graph)
     assert [each.error_code for each in found] == ([] if fits else ["TYPE_MISMATCH"])
     if not fits:
         assert found[0].details["from_node"] == "8"
@@ -112,7 +116,7 @@ def test_types_of_links_follow_comfyuis_rules(slot: int, fits: bool) -> None:
 def test_cycle_is_a_finding_that_names_its_nodes() -> None:
     graph = picture()
     graph["2"]["inputs"]["image"] = ["2", 0]
-    found = validate(parse_workflow(graph), CATALOG)
+    found = findings(graph)
     assert found[0].error_code == "CIRCULAR_DEPENDENCY"
     assert found[0].details["cycle"] == ["2"]
 
@@ -132,7 +136,7 @@ def test_without_a_catalog_only_the_graph_itself_is_checked() -> None:
 def test_refusal_carries_every_finding() -> None:
     graph = changed("1", width=0, height=0)
     with pytest.raises(InvalidWorkflow, match="And 1 more") as caught:
-        refuse_errors(validate(parse_workflow(graph), CATALOG))
+        refuse_errors(findings(graph))
     assert len(caught.value.details["findings"]) == 2
     assert caught.value.code == "SCHEMA_VALIDATION_ERROR"
 
@@ -148,7 +152,7 @@ def test_thousands_of_faults_are_found_in_bounded_time_and_told_in_part() -> Non
         str(number): {"class_type": "ImageInvert", "inputs": {"image": [f"no {number}", 0]}}
         for number in range(5000)
     }
-    found = validate(parse_workflow(graph), CATALOG)
+    found = findings(graph)
     assert len(found) == 5001
     suggestions = [each for each in found if "Did you mean" in each.message]
     assert len(suggestions) <= 10
@@ -159,5 +163,5 @@ def test_thousands_of_faults_are_found_in_bounded_time_and_told_in_part() -> Non
 
 
 def test_long_values_are_cut_in_messages() -> None:
-    found = validate(parse_workflow(changed("1", width="x" * 1_000_000)), CATALOG)
+    found = findings(changed("1", width="x" * 1_000_000))
     assert len(found[0].message) < 300

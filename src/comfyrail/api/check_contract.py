@@ -1,0 +1,112 @@
+"""The bodies of the routes that look at a workflow without running it.
+
+Light on imports: the command line writes the same bodies without a server.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from comfyrail.usecases.examination import Examination
+from comfyrail.validation.findings import FINDING_LIMIT, Finding
+from comfyrail.validation.fixes import Fix
+from comfyrail.validation.fleet_fit import WorkerFit
+from comfyrail.validation.optimize import Optimization
+
+WORKERS_SHOWN = 200
+
+WorkflowText = Annotated[
+    msgspec.Raw,
+    msgspec.Meta(
+        description="ComfyUI's API format, bare or as {'nodes': …}, or the editor's own format."
+    ),
+]
+
+
+def given_text(workflow: msgspec.Raw) -> bytes | None:
+    """The text of a workflow in a request; None where there is none."""
+    text = bytes(workflow)
+    return None if text in {b"", b"null"} else text
+
+
+class CheckRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A workflow, or the `workflow_id` of one in the library, and what to do before it is checked.
+
+    `auto_fix` mends common faults, `optimize` removes dead and merges equal nodes; the reply has
+    the workflow that comes of it.
+    """
+
+    workflow: WorkflowText = msgspec.field(default_factory=msgspec.Raw)
+    workflow_id: str | None = None
+    input_params: dict[str, Any] = {}
+    auto_fix: bool = False
+    optimize: bool = False
+
+
+class FixBody(msgspec.Struct, kw_only=True):
+    """A change of one input; `code` is that of the finding that it mends."""
+
+    node_id: str
+    path: str
+    code: str
+    before: Any
+    after: Any
+    message: str
+
+
+class WorkerFitBody(msgspec.Struct, kw_only=True):
+    """Whether a worker could run the workflow, and what it lacks."""
+
+    worker_id: str
+    online: bool
+    can_run: bool
+    missing_node_types: list[str]
+    missing_models: list[str]
+    missing_choices: list[dict[str, Any]]
+    memory: dict[str, int]
+
+
+class ValidationReport(msgspec.Struct, kw_only=True):
+    """`workflow` is what would run, in API format; null where it cannot be read."""
+
+    valid: bool
+    errors: int
+    warnings: int
+    hints: int
+    findings: list[Finding]
+    fixes: list[FixBody]
+    optimizations: list[Optimization]
+    workers: list[WorkerFitBody]
+    workflow: dict[str, Any] | None
+    nodes: int
+
+
+def validation_report(examination: Examination, fits: Sequence[WorkerFit]) -> ValidationReport:
+    counts = dict.fromkeys(("error", "warning", "hint"), 0)
+    for finding in examination.findings:
+        counts[finding.severity] += 1
+    workflow = examination.workflow
+    return ValidationReport(
+        valid=examination.is_valid,
+        errors=counts["error"],
+        warnings=counts["warning"],
+        hints=counts["hint"],
+        findings=list(examination.findings[:FINDING_LIMIT]),
+        fixes=fix_bodies(examination.fixes),
+        optimizations=list(examination.optimizations),
+        workers=[fit_body(fit) for fit in fits[:WORKERS_SHOWN]],
+        workflow=None if workflow is None else workflow.to_prompt(),
+        nodes=0 if workflow is None else len(workflow.nodes),
+    )
+
+
+def fix_bodies(fixes: Sequence[Fix]) -> list[FixBody]:
+    return [FixBody(**fix.as_dict()) for fix in fixes]
+
+
+def fit_body(fit: WorkerFit) -> WorkerFitBody:
+    lacks: Mapping[str, Any] = fit.as_dict()
+    return WorkerFitBody(
+        worker_id=fit.worker_id, online=fit.is_online, can_run=fit.can_run, **lacks
+    )

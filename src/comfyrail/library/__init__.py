@@ -1,0 +1,1 @@
+"""The library of workflows: a folder a workflow, every version kept."""

@@ -1,0 +1,1 @@
+"""Requests to addresses that a user chose: only to public ones, and never more than was allowed."""

@@ -1,0 +1,269 @@
+"""HTTP requests to addresses that users chose, safe against SSRF.
+
+- A name is resolved once for each connection, every address that it has is judged at that moment,
+  and the connection goes to one of exactly these: what a name means later does not matter (DNS
+  rebinding).
+- Redirects are followed by hand: each hop is judged like the first URL, never from https to http.
+- Time, redirects and the size of a reply are limited; nothing is unpacked. Proxies, cookies and
+  passwords of the surroundings are not used.
+"""
+
+import asyncio
+import re
+import socket
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType, TracebackType
+from typing import Any, Self
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from comfyrail.errors import AddressRefused, OutgoingError, ResponseTooLarge
+from comfyrail.network.addresses import Network, is_public, is_public_name, read_address
+from comfyrail.network.urls import WebUrl, read_web_url
+
+REDIRECTS = frozenset((301, 302, 303, 307, 308))
+HEADERS_FOR_ANYONE = frozenset(("accept", "accept-encoding", "range", "user-agent"))
+"""Those that go along when a redirect leads to another origin."""
+USER_AGENT = "comfyrail"
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+AllowsHost = Callable[[str], bool]
+"""Whether a host, in its normal form, may be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingLimits:
+    total_seconds: float = 10.0
+    """For a request with all its redirects, to the last byte."""
+    connect_seconds: float = 5.0
+    redirects: int = 5
+    response_bytes: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingResponse:
+    status: int
+    headers: Mapping[str, str]
+    """By names in lower case."""
+    body: bytes
+    url: str
+    """Of the last hop."""
+
+
+class CheckedResolver(AbstractResolver):
+    """Gives the addresses of a name if all of them may be connected to, and else none."""
+
+    def __init__(self, inner: AbstractResolver, exceptions: Sequence[Network] = ()) -> None:
+        self._inner = inner
+        self._exceptions = exceptions
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        results = await self._inner.resolve(host, port, family)
+        # One that is private among public ones is no accident.
+        if not all(is_public(result["host"], self._exceptions) for result in results):
+            raise _not_public(host)
+        for result in results:
+            result["flags"] = result["flags"] | socket.AI_NUMERICHOST
+        return results
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class OutgoingHttp:
+    """A client for such requests. Used as an async context manager, or closed by its owner.
+
+    `exceptions` are networks that count as public, for tests and for services of one's own.
+    """
+
+    def __init__(
+        self,
+        *,
+        limits: OutgoingLimits | None = None,
+        exceptions: Sequence[Network] = (),
+        resolver: AbstractResolver | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._limits = limits or OutgoingLimits()
+        self._exceptions = tuple(exceptions)
+        self._resolver = resolver
+        self._tls = tls
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        body: bytes | None = None,
+        allows: AllowsHost | None = None,
+        limits: OutgoingLimits | None = None,
+        read_at_most: int | None = None,
+    ) -> OutgoingResponse:
+        """Ask, and read the whole reply, or its first `read_at_most` bytes.
+
+        A reply of any status is a reply. A request with a body is not redirected: the reply is
+        then the redirect. Raises AddressRefused, ResponseTooLarge or OutgoingError.
+        """
+        limits = limits or self._limits
+        check_headers(headers)
+        asking = _Asking(method.upper(), dict(headers), body, limits, read_at_most)
+        try:
+            async with asyncio.timeout(limits.total_seconds):
+                return await self._follow(asking, url, allows)
+        except TimeoutError as error:
+            raise OutgoingError(
+                f"It did not answer within {limits.total_seconds:g} s.", "timeout"
+            ) from error
+        except aiohttp.ClientSSLError as error:
+            raise OutgoingError("Its certificate cannot be trusted.", "certificate") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise OutgoingError(f"It cannot be reached: {_why(error)}.") from error
+
+    async def _follow(
+        self, asking: "_Asking", url: str, allows: AllowsHost | None
+    ) -> OutgoingResponse:
+        target = self._judge(url, allows)
+        for _ in range(asking.limits.redirects + 1):
+            response = await self._ask_once(asking, target)
+            location = response.headers.get("location")
+            if response.status not in REDIRECTS or location is None or asking.body is not None:
+                return response
+            following = self._judge(_joined(target, location), allows)
+            if target.url.scheme == "https" and following.url.scheme == "http":
+                raise OutgoingError("It redirects from https to http.", "redirect")
+            if following.origin != target.origin:
+                asking.leave_origin()
+            if response.status == 303 and asking.method != "HEAD":
+                asking.method = "GET"
+            target = following
+        raise OutgoingError(f"It redirects more than {asking.limits.redirects} times.", "redirect")
+
+    def _judge(self, url: str, allows: AllowsHost | None) -> WebUrl:
+        target = read_web_url(url)
+        # aiohttp asks no resolver for an address, so that one is judged here.
+        if not is_public_name(target.host, self._exceptions):
+            raise _not_public(target.host)
+        if allows is not None and not allows(target.host):
+            raise AddressRefused(f"The domain '{target.host}' is not allowed.", "domain")
+        return target
+
+    async def _ask_once(self, asking: "_Asking", target: WebUrl) -> OutgoingResponse:
+        async with self._open_session().request(
+            asking.method,
+            target.url,
+            headers=asking.headers,
+            data=asking.body,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=None, connect=asking.limits.connect_seconds),
+        ) as response:
+            return OutgoingResponse(
+                status=response.status,
+                headers={name.lower(): value for name, value in response.headers.items()},
+                body=await _read_body(response, asking),
+                url=str(target.url),
+            )
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            resolver = CheckedResolver(
+                self._resolver or aiohttp.ThreadedResolver(), self._exceptions
+            )
+            options: dict[str, Any] = {} if self._tls is None else {"ssl": self._tls}
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False, **options),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
+                auto_decompress=False,
+                trust_env=False,
+                requote_redirect_url=False,
+            )
+        return self._session
+
+
+@dataclass(slots=True)
+class _Asking:
+    """A request on its way through redirects."""
+
+    method: str
+    headers: dict[str, str]
+    body: bytes | None
+    limits: OutgoingLimits
+    read_at_most: int | None
+
+    def leave_origin(self) -> None:
+        """Another origin does not get what may be secret."""
+        self.headers = {
+            name: value
+            for name, value in self.headers.items()
+            if name.lower() in HEADERS_FOR_ANYONE
+        }
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Refuse names and values that would end a header or begin another one."""
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or _CONTROL.search(value):
+            raise AddressRefused(
+                f"The header {name[:80]!r} has characters that are not allowed there.", "header"
+            )
+
+
+async def _read_body(response: aiohttp.ClientResponse, asking: _Asking) -> bytes:
+    whole = asking.read_at_most is None
+    limit = asking.limits.response_bytes if asking.read_at_most is None else asking.read_at_most
+    body = bytearray()
+    async for chunk in response.content.iter_chunked(1 << 16):
+        body += chunk
+        if len(body) > limit or (len(body) == limit and not whole):
+            # Closed, not released: the rest is not read.
+            response.close()
+            if whole:
+                raise ResponseTooLarge(f"Its reply has more than {limit:,} bytes.", "too_large")
+            break
+    return bytes(body[:limit])
+
+
+def _joined(target: WebUrl, location: str) -> str:
+    try:
+        return str(target.url.join(type(target.url)(location)))
+    except ValueError as error:
+        raise AddressRefused(f"It redirects to nonsense: {error}.", "malformed") from error
+
+
+def _not_public(host: str) -> AddressRefused:
+    # Which address it was is not told: that would map the network for the one who asks.
+    shown = "The address" if read_address(host) is not None else f"The host '{host}'"
+    return AddressRefused(f"{shown} is not, or not only, a public one.", "private_address")
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        unknown = isinstance(error.os_error, socket.gaierror)
+        return "its name is not known" if unknown else "nothing answers there"
+    return f"{type(error).__name__}: {str(error)[:200]}"

@@ -1,0 +1,105 @@
+"""From what a caller gives to a workflow that may run, or to all that speaks against it.
+
+Pure: what it needs to know of the fleet comes with the context. The server and the command line
+take the same steps: read, set parameters, mend on request, check, simplify on request.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from comfyrail.errors import InvalidWorkflow, MalformedWorkflow
+from comfyrail.validation.context import ValidationContext
+from comfyrail.validation.findings import Finding, refuse_errors
+from comfyrail.validation.fixes import Fix, auto_fix
+from comfyrail.validation.optimize import Optimization, apply_optimizations
+from comfyrail.validation.validate import validate
+from comfyrail.workflow.catalog import NodeCatalog
+from comfyrail.workflow.declared_inputs import DeclaredInput
+from comfyrail.workflow.editor.notes import ConversionNote
+from comfyrail.workflow.editor.workflow_from import workflow_from
+from comfyrail.workflow.graph import Workflow
+from comfyrail.workflow.parameters import apply_parameters
+
+TOO_DEEP = "The workflow is nested too deeply."
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A workflow as parsed JSON in any format, and what the caller wants done with it."""
+
+    workflow: object
+    input_params: Mapping[str, Any] = field(default_factory=dict)
+    declared: Sequence[DeclaredInput] | None = None
+    auto_fix: bool = False
+    optimize: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """`workflow` is what would run: converted, with its parameters, mended and simplified as asked.
+
+    It is None where it could not even be read; the findings say why.
+    """
+
+    workflow: Workflow | None
+    findings: Sequence[Finding]
+    fixes: Sequence[Fix] = ()
+    optimizations: Sequence[Optimization] = ()
+
+    @property
+    def is_valid(self) -> bool:
+        return not any(finding.severity == "error" for finding in self.findings)
+
+
+def examine(source: Source, context: ValidationContext) -> Examination:
+    """All findings; never raises for what the caller gave."""
+    try:
+        workflow, notes = _read(source, context.catalog)
+    except InvalidWorkflow as error:
+        return Examination(None, findings_of(error))
+    except RecursionError:
+        return Examination(None, findings_of(MalformedWorkflow(TOO_DEEP)))
+    fixes: Sequence[Fix] = ()
+    optimizations: Sequence[Optimization] = ()
+    if source.auto_fix:
+        workflow, fixes = auto_fix(workflow, context)
+    findings = [*notes, *validate(workflow, context)]
+    if source.optimize and not any(each.severity == "error" for each in findings):
+        workflow, optimizations = apply_optimizations(workflow, context.catalog)
+    return Examination(workflow, findings, fixes, optimizations)
+
+
+def _read(source: Source, catalog: NodeCatalog) -> tuple[Workflow, Sequence[Finding]]:
+    workflow, notes = workflow_from(source.workflow, catalog)
+    workflow = apply_parameters(workflow, source.input_params, catalog, source.declared)
+    return workflow.expanded(), [_finding(note) for note in notes]
+
+
+def _finding(note: ConversionNote) -> Finding:
+    path = note.node_id or ""
+    return Finding("syntax", "warning", note.code, note.message, note.node_id, path, note.details)
+
+
+def refuse_unrunnable(examination: Examination) -> Workflow:
+    """The workflow; raises InvalidWorkflow with all findings when one of them is an error."""
+    refuse_errors(examination.findings)
+    if examination.workflow is None:
+        raise AssertionError("a workflow without errors could be read")
+    return examination.workflow
+
+
+def refuse_unplannable(examination: Examination) -> Workflow:
+    """The same, but that no worker has the resources is no reason not to plan."""
+    others = [each for each in examination.findings if each.stage != "resources"]
+    return refuse_unrunnable(replace(examination, findings=others))
+
+
+def findings_of(error: InvalidWorkflow) -> list[Finding]:
+    """The findings that an error carries; one of its own message where it carries none."""
+    carried = error.details.get("findings")
+    if carried:
+        return [Finding(**finding) for finding in carried]
+    details = {key: value for key, value in error.details.items() if key != "path"}
+    path = error.details.get("path")
+    return [Finding("syntax", "error", error.code, error.message, None, path, details)]

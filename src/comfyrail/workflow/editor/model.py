@@ -1,0 +1,77 @@
+"""The editor's graph as it is read: nodes, slots, links and subgraphs, before any meaning."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+ALWAYS = 0
+MUTED = 2
+BYPASSED = 4
+
+SUBGRAPH_INPUTS = "-10"
+"""The node that stands for the inputs of a subgraph, inside of it."""
+SUBGRAPH_OUTPUTS = "-20"
+
+
+@dataclass(slots=True)
+class InputSlot:
+    """An input of a node. `widget` names the widget that it belongs to, where it has one."""
+
+    name: str
+    type: str
+    link: str | None = None
+    widget: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EditorLink:
+    id: str
+    origin: str
+    origin_slot: int
+    target: str
+    target_slot: int
+
+
+@dataclass(slots=True)
+class EditorNode:
+    """`values` are the widgets' values by position or by name; `named` are the same by name."""
+
+    id: str
+    type: str
+    title: str | None = None
+    mode: int = ALWAYS
+    inputs: list[InputSlot] = field(default_factory=list)
+    output_types: list[str] = field(default_factory=list)
+    values: Sequence[Any] | Mapping[str, Any] = ()
+    named: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SubgraphSlot:
+    """One input or output of a subgraph, with the links that it has inside."""
+
+    name: str
+    type: str
+    links: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EditorGraph:
+    """A whole graph, or what a subgraph is made of."""
+
+    nodes: Mapping[str, EditorNode]
+    links: Mapping[str, EditorLink]
+    id: str = ""
+    name: str = ""
+    inputs: tuple[SubgraphSlot, ...] = ()
+    outputs: tuple[SubgraphSlot, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EditorDocument:
+    """A file of the editor: its graph and the subgraphs that nodes are made of, by their id."""
+
+    graph: EditorGraph
+    subgraphs: Mapping[str, EditorGraph]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
