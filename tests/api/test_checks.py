@@ -1,6 +1,7 @@
 """Looking at a workflow without running it [2.6, 3.5], and at node types [1.5]."""
 
 import contextlib
+import json
 import time
 from http.client import HTTPConnection
 from pathlib import Path
@@ -143,6 +144,40 @@ def test_editor_format_is_taken_wherever_the_api_format_is(running_server: Comfy
     assert len(running_server.wait_for(job_id, "completed")["result"]["outputs"]) == 1
 
 
+def test_workflow_is_converted_both_ways(running_server: Comfyrail) -> None:
+    status, there = running_server.call("POST", "/v1/workflows/convert?to=editor", picture())
+    assert status == 200
+    assert [node["type"] for node in there["workflow"]["nodes"]] == [
+        "EmptyImage",
+        "ImageInvert",
+        "SaveImage",
+    ]
+    back = running_server.call("POST", "/v1/workflows/convert", there["workflow"])[1]
+    assert back["workflow"] == picture()
+
+
+def test_workflow_is_taken_out_of_a_picture_that_a_job_made(running_server: Comfyrail) -> None:
+    job = running_server.wait_for(running_server.submit(picture()), "completed")
+    content = running_server.fetch("GET", job["result"]["outputs"][0]["url"])[1]
+    status, found, _ = running_server.fetch(
+        "POST", "/v1/workflows/convert", content, Content_Type="image/png"
+    )
+    assert status == 200
+    assert json.loads(found)["workflow"]["1"]["inputs"] == picture()["1"]["inputs"]
+    status, reply, _ = running_server.fetch(
+        "POST", "/v1/workflows/convert", b"\x89PNG\r\n\x1a\n", Content_Type="image/png"
+    )
+    assert status == 422
+    assert b"SCHEMA_VALIDATION_ERROR" in reply
+
+
+def test_schemas_are_served(running_server: Comfyrail) -> None:
+    schema = running_server.call("GET", "/v1/schemas/workflow")[1]
+    assert schema["$schema"].endswith("2020-12/schema")
+    node = running_server.call("GET", "/v1/nodes/EmptyImage")[1]["schema"]
+    assert node["properties"]["class_type"] == {"const": "EmptyImage"}
+
+
 def test_plan_says_what_is_needed_and_who_could_do_it(running_server: Comfyrail) -> None:
     status, plan = running_server.call("POST", PLAN, {"workflow": picture()})
     assert status == 200
@@ -187,7 +222,8 @@ def test_durations_are_learned_and_their_error_is_a_metric(tmp_path: Path) -> No
         process.stop()
         process.start()
         process.wait_ready()
-        assert plan()["source"] == "history", "what was learned outlasts a restart"
+        # What was learned outlasts a restart.
+        wait_until(lambda: plan()["source"] == "history")
 
 
 def test_done_job_has_what_it_cost(tmp_path: Path) -> None:

@@ -82,6 +82,20 @@ class ValidationReport(msgspec.Struct, kw_only=True):
     nodes: int
 
 
+class ConversionNoteBody(msgspec.Struct, kw_only=True):
+    """What a conversion could not do, or did with a guess."""
+
+    code: str
+    message: str
+    node_id: str | None
+    details: dict[str, Any]
+
+
+class ConvertedBody(msgspec.Struct, kw_only=True):
+    workflow: dict[str, Any]
+    notes: list[ConversionNoteBody]
+
+
 def validation_report(examination: Examination, fits: Sequence[WorkerFit]) -> ValidationReport:
     counts = dict.fromkeys(("error", "warning", "hint"), 0)
     for finding in examination.findings:

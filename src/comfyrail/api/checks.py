@@ -5,14 +5,26 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from comfyrail.api.check_contract import CheckRequest, given_text, validation_report
-from comfyrail.api.messages import json_response, read_json
+from comfyrail.api.check_contract import (
+    CheckRequest,
+    ConversionNoteBody,
+    ConvertedBody,
+    given_text,
+    validation_report,
+)
+from comfyrail.api.messages import json_response, read_body, read_json
 from comfyrail.api.plan_contract import plan_body
 from comfyrail.api.services import principal_of, services_of
 from comfyrail.usecases.checks import WorkflowRequest
+from comfyrail.usecases.convert import Format
+from comfyrail.validation.schemas import workflow_schema
 
 VALIDATE = "/v1/workflows/validate"
 PLAN = "/v1/workflows/plan"
+CONVERT = "/v1/workflows/convert"
+WORKFLOW_SCHEMA = "/v1/schemas/workflow"
+CONVERT_LIMIT = 64 << 20
+"""Pictures are larger than workflows."""
 
 router = APIRouter(tags=["workflows"])
 
@@ -35,6 +47,28 @@ async def plan(request: Request) -> Response:
     return json_response(
         plan_body(planned.plan, planned.fits, planned.examination.findings, planned.cost)
     )
+
+
+@router.post(CONVERT)
+async def convert(request: Request, to: Format = "api") -> Response:
+    """Convert a workflow: JSON in either format, or a PNG or WebP that holds one."""
+    content = await read_body(
+        request, CONVERT_LIMIT, "application/json", "image/png", "image/webp", "text/plain"
+    )
+    converted = await services_of(request).convert(content, to)
+    notes = [
+        ConversionNoteBody(
+            code=note.code, message=note.message, node_id=note.node_id, details=dict(note.details)
+        )
+        for note in converted.notes
+    ]
+    return json_response(ConvertedBody(workflow=converted.workflow, notes=notes))
+
+
+@router.get(WORKFLOW_SCHEMA)
+async def show_schema() -> Response:
+    """The JSON Schema of a workflow in API format; that of a node type is with the node type."""
+    return json_response(workflow_schema())
 
 
 def _request(body: CheckRequest) -> WorkflowRequest:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from comfyrail.api.messages import json_response
 from comfyrail.api.services import services_of
 from comfyrail.usecases.nodes import KnownNodeType
+from comfyrail.validation.schemas import node_schema
 from comfyrail.workflow.catalog import InputPort
 
 NODES = "/v1/nodes"
@@ -63,6 +64,8 @@ class NodeBody(NodeSummary, kw_only=True):
     inputs: list[NodeInput]
     outputs: list[NodeOutput]
     differences: list[NodeDifference]
+    schema: dict[str, Any]
+    """The JSON Schema of a node of this type."""
 
 
 @router.get(NODES)
@@ -98,6 +101,7 @@ async def show_node(request: Request, name: str) -> Response:
             differences=[
                 NodeDifference(kind=each.kind, input=each.input) for each in known.differences
             ],
+            schema=node_schema(node_type),
         )
     )
 

@@ -73,6 +73,13 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         body=check_contract.CheckRequest,
         errors=(404, 413, 415, 422),
     ),
+    ("post", checks.CONVERT): Operation(
+        "Convert a workflow",
+        check_contract.ConvertedBody,
+        body="application/json",
+        errors=(413, 415, 422),
+    ),
+    ("get", checks.WORKFLOW_SCHEMA): Operation("JSON Schema of a workflow", "application/json"),
     ("get", metrics.METRICS): Operation("Figures for Prometheus", "text/plain"),
     ("get", nodes.NODES): Operation("List node types", nodes.NodeList),
     ("get", nodes.NODE): Operation("Show a node type", nodes.NodeBody, errors=(404,)),

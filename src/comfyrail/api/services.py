@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from starlette.requests import HTTPConnection
 
 from comfyrail.access.principal import LOCAL_USER, Principal
+from comfyrail.usecases.convert import ConvertWorkflow
 from comfyrail.usecases.figures import Figures
 from comfyrail.usecases.health import CheckReadiness
 from comfyrail.usecases.jobs import Jobs
@@ -21,6 +22,7 @@ class Services:
     submit: SubmitWorkflow
     validate: ValidateWorkflow
     plan: PlanWorkflow
+    convert: ConvertWorkflow
     nodes: NodeTypes
     figures: Figures
     jobs: Jobs

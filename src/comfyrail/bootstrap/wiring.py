@@ -26,7 +26,9 @@ from comfyrail.results.blobs import LocalBlobStore
 from comfyrail.scheduling.scheduler import Scheduler
 from comfyrail.store.interface import Store, WorkerRecord
 from comfyrail.store.sqlite.store import open_sqlite_store
+from comfyrail.usecases.analysts import CurrentAnalyst
 from comfyrail.usecases.checks import WorkflowChecks
+from comfyrail.usecases.convert import ConvertWorkflow
 from comfyrail.usecases.estimates import Estimates
 from comfyrail.usecases.figures import Figures
 from comfyrail.usecases.health import CheckReadiness
@@ -60,10 +62,8 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
         )
         catalog = FleetCatalog(store)
         await catalog.load()
-        estimates = Estimates(
-            store, clock, cost_rates(settings), lambda: catalog.merged, catalog.model_sizes
-        )
-        await estimates.load()
+        analyst = CurrentAnalyst(lambda: catalog.merged, catalog.model_sizes)
+        estimates = Estimates(store, clock, cost_rates(settings), analyst)
         times = SessionTimes(
             poll_interval=settings.poll_seconds, unreachable_limit=settings.lease_seconds
         )
@@ -89,11 +89,12 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
         library = Library(workflows, lambda: fleet.catalog)
         outgoing = await stack.enter_async_context(OutgoingHttp())
         probe = HttpUrlProbe(outgoing) if settings.check_urls else None
-        checks = WorkflowChecks(fleet, library, security_policy(settings), probe)
+        checks = WorkflowChecks(fleet, library, analyst, security_policy(settings), probe)
         yield Services(
             submit=SubmitWorkflow(store, clock, checks, estimates),
             validate=ValidateWorkflow(checks),
             plan=PlanWorkflow(checks, estimates),
+            convert=ConvertWorkflow(fleet),
             nodes=NodeTypes(fleet),
             figures=Figures(store, fleet, estimates),
             jobs=Jobs(store, blobs, clock),

@@ -118,6 +118,20 @@ class Plan(msgspec.Struct):
     findings: list[Finding]
 
 
+class ConversionNote(msgspec.Struct):
+    """What a conversion could not do, or did with a guess."""
+
+    code: str
+    message: str
+    node_id: str | None
+    details: dict[str, Any]
+
+
+class Converted(msgspec.Struct):
+    workflow: dict[str, Any]
+    notes: list[ConversionNote]
+
+
 class NodeSummary(msgspec.Struct, kw_only=True):
     name: str
     display_name: str | None
@@ -151,6 +165,7 @@ class NodeType(NodeSummary, kw_only=True):
     inputs: list[NodeInput]
     outputs: list[NodeOutput]
     differences: list[NodeDifference]
+    schema: dict[str, Any]
 
 
 class NodePage(msgspec.Struct):

@@ -11,7 +11,14 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from comfyrail.client.checks import NodePage, NodeSummary, NodeType, Plan, ValidationReport
+from comfyrail.client.checks import (
+    Converted,
+    NodePage,
+    NodeSummary,
+    NodeType,
+    Plan,
+    ValidationReport,
+)
 from comfyrail.client.errors import (
     InvalidAddress,
     InvalidRequest,
@@ -179,6 +186,14 @@ class ComfyrailClient:
         """What a workflow would need, take and cost. Raises RequestFailed where it cannot run."""
         body = _check_body(workflow, input_params, auto_fix=auto_fix, optimize=optimize)
         return await self._ask("POST", "/v1/workflows/plan", Plan, body)
+
+    async def convert(
+        self, content: bytes, to: str = "api", content_type: str = "application/json"
+    ) -> Converted:
+        """Convert a workflow to `api` or `editor` format: JSON, or a picture that holds one."""
+        headers = {"Content-Type": content_type}
+        path = f"/v1/workflows/convert?to={quoted(to)}"
+        return await self._ask("POST", path, Converted, content, headers=headers)
 
     async def nodes(self, search: str = "") -> list[NodeSummary]:
         """The node types of all workers whose name, title or category has the text in it."""

@@ -1,6 +1,7 @@
 """All workers together."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 
 from comfyrail.clock import Instant
@@ -15,7 +16,9 @@ from comfyrail.workflow.capabilities import WorkerCapabilities
 from comfyrail.workflow.catalog import NodeCatalog
 from comfyrail.workflow.catalog_merge import Difference
 
-REFRESH_SECONDS = 5.0
+REFRESHED_AT_ONCE = 8
+REFRESH_LIMIT_SECONDS = 5.0
+REFRESH_SECONDS = 10.0
 """Between two times that a refused workflow makes the fleet look for new nodes and models."""
 
 
@@ -51,9 +54,19 @@ class Fleet:
             if now - self._refreshed_at < REFRESH_SECONDS:
                 return False
             before = self.catalog, self.capabilities
-            await asyncio.gather(*(worker.refresh() for worker in self._workers.values()))
+            turns = asyncio.Semaphore(REFRESHED_AT_ONCE)
+
+            async def refresh(worker: LiveWorker) -> None:
+                async with turns:
+                    await worker.refresh()
+
+            with contextlib.suppress(TimeoutError):
+                # Whoever waits for this has been refused: a slow worker must not hold it up.
+                async with asyncio.timeout(REFRESH_LIMIT_SECONDS):
+                    await asyncio.gather(*(refresh(each) for each in self._workers.values()))
             self._refreshed_at = self._context.clock.monotonic()
-            return before != (self.catalog, self.capabilities)
+            catalog, capabilities = before
+            return catalog is not self.catalog or capabilities is not self.capabilities
 
     def add(self, worker_id: WorkerId, host: WorkerHost, added_at: Instant) -> None:
         """Begin to connect to a worker, and keep at it."""

@@ -33,6 +33,10 @@ class Analyst:
         self._guard = threading.Lock()
         self._latest = threading.local()
 
+    def is_for(self, catalog: NodeCatalog, model_sizes: Mapping[str, int]) -> bool:
+        """Whether it was made for these very objects."""
+        return catalog is self._catalog and model_sizes is self._model_sizes
+
     def analyse(self, workflow: Workflow) -> Analysis:
         latest: tuple[Workflow, Analysis] | None = getattr(self._latest, "made", None)
         if latest is None or latest[0] is not workflow:

@@ -11,6 +11,7 @@ from comfyrail.errors import InvalidWorkflow, MalformedRequest
 from comfyrail.fleet.fleet import Fleet
 from comfyrail.planning.analysis import Analysis
 from comfyrail.planning.analyst import Analyst
+from comfyrail.usecases.analysts import CurrentAnalyst
 from comfyrail.usecases.examination import (
     Examination,
     Source,
@@ -30,9 +31,7 @@ from comfyrail.workflow.graph import Workflow
 SMALL_REQUEST = 1 << 16
 """Up to so many bytes of JSON the checks may run on the event loop: a few milliseconds."""
 
-MAY_HAVE_COME_MEANWHILE = frozenset(
-    ("UNKNOWN_NODE_TYPE", "MODEL_NOT_FOUND", "SCHEMA_VALIDATION_ERROR", "INSUFFICIENT_RESOURCES")
-)
+MAY_HAVE_COME_MEANWHILE = frozenset(("UNKNOWN_NODE_TYPE", "MODEL_NOT_FOUND"))
 """What may be right by now: somebody added a model or a pack of nodes to a worker."""
 
 
@@ -64,10 +63,16 @@ class Surroundings:
 
 class WorkflowChecks:
     def __init__(
-        self, fleet: Fleet, library: Library, policy: SecurityPolicy, probe: UrlProbe | None
+        self,
+        fleet: Fleet,
+        library: Library,
+        analyst: CurrentAnalyst,
+        policy: SecurityPolicy,
+        probe: UrlProbe | None,
     ) -> None:
         """`probe` None: URLs are judged by their text alone."""
         self._fleet = fleet
+        self._analyst = analyst
         self._library = library
         self._policy = policy
         self._probe = probe
@@ -100,18 +105,14 @@ class WorkflowChecks:
         return self.surroundings().likely_device
 
     def surroundings(self) -> Surroundings:
-        fleet = self._fleet
         made = self._surroundings
-        knows_types = (
-            made is not None
-            and made.catalog is fleet.catalog
-            and made.model_sizes is fleet.model_sizes
-        )
-        if made is None or not knows_types or made.workers is not fleet.capabilities:
-            # Workers change with every job; what is known of workflows outlasts that.
-            analyst = made.analyst if made is not None and knows_types else None
-            made = self._make_surroundings(analyst or Analyst(fleet.catalog, fleet.model_sizes))
-            self._surroundings = made
+        analyst = self._analyst.get()
+        if (
+            made is None
+            or made.analyst is not analyst
+            or made.workers is not self._fleet.capabilities
+        ):
+            made = self._surroundings = self._make_surroundings(analyst)
         return made
 
     def _make_surroundings(self, analyst: Analyst) -> Surroundings:
@@ -179,4 +180,8 @@ def _most_common_device(workers: Sequence[WorkerCapabilities]) -> str | None:
 
 
 def _may_be_out_of_date(examination: Examination) -> bool:
-    return any(finding.error_code in MAY_HAVE_COME_MEANWHILE for finding in examination.findings)
+    return any(
+        finding.error_code in MAY_HAVE_COME_MEANWHILE
+        or finding.details.get("reason") == "value_not_in_list"
+        for finding in examination.findings
+    )

@@ -3,8 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import structlog
 
@@ -12,14 +11,14 @@ from comfyrail.clock import Clock
 from comfyrail.errors import InvalidWorkflow, StoreUnavailable
 from comfyrail.fleet.accounts import Account, Measured
 from comfyrail.jobs.job import Attempt, Usage
-from comfyrail.planning.analysis import Analysis, analyse
+from comfyrail.planning.analysis import Analysis
 from comfyrail.planning.cost import CostRates, cost_of
 from comfyrail.planning.duration import DurationModel, Prediction
 from comfyrail.planning.progress_weights import progress_weights
 from comfyrail.planning.records import ExecutionRecord, record_of
 from comfyrail.store.interface import RECORDS_KEPT, Store
 from comfyrail.store.signals import RECORDS
-from comfyrail.workflow.catalog import NodeCatalog
+from comfyrail.usecases.analysts import CurrentAnalyst
 from comfyrail.workflow.graph import parse_workflow
 
 log = structlog.get_logger(__name__)
@@ -37,26 +36,20 @@ class Estimates:
         store: Store,
         clock: Clock,
         rates: CostRates,
-        catalog: Callable[[], NodeCatalog],
-        model_sizes: Callable[[], Mapping[str, int]],
+        analyst: CurrentAnalyst,
     ) -> None:
         self._store = store
         self._clock = clock
         self.rates = rates
-        self._catalog = catalog
-        self._model_sizes = model_sizes
+        self._analyst = analyst
         self._records: deque[ExecutionRecord] = deque(maxlen=RECORDS_KEPT)
         self._last_record = 0
         self.model = DurationModel.fit(())
 
-    async def load(self) -> None:
-        """Learn from what was recorded before the last restart."""
-        await self._learn()
-
     async def run(self) -> None:
+        """First learn from what was recorded before the last restart, then from all that is new."""
         with self._store.signals.subscribe(RECORDS) as news:
             while True:
-                await news.wait()
                 try:
                     took = await self._learn()
                 except StoreUnavailable as error:
@@ -66,9 +59,7 @@ class Estimates:
                     log.exception("learning_failed")
                     took = 1.0
                 await asyncio.sleep(max(SHORTEST_REST_SECONDS, REST_PER_FIT * took))
-
-    def analyse_prompt(self, prompt: Mapping[str, Any]) -> Analysis:
-        return analyse(parse_workflow(prompt), self._catalog(), self._model_sizes())
+                await news.wait()
 
     def predict(self, analysis: Analysis, device: str | None = None) -> Prediction:
         return self.model.predict(analysis, device)
@@ -79,7 +70,7 @@ class Estimates:
     def open(self, attempt: Attempt, device: str | None) -> Account:
         """For the fleet: the account of one attempt."""
         try:
-            analysis = self.analyse_prompt(attempt.prompt)
+            analysis = self._analyst.get().analyse(parse_workflow(attempt.prompt))
         except InvalidWorkflow:
             # Only of a job that an older version accepted.
             analysis = None

@@ -1,0 +1,37 @@
+"""From one of ComfyUI's formats to the other, with the fleet's node catalog [1.1]."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from comfyrail.fleet.fleet import Fleet
+from comfyrail.workflow.catalog import NodeCatalog
+from comfyrail.workflow.editor.notes import ConversionNote
+from comfyrail.workflow.editor.source import read_workflow_source
+from comfyrail.workflow.editor.to_editor import workflow_to_editor
+from comfyrail.workflow.editor.workflow_from import workflow_from
+
+Format = Literal["api", "editor"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedWorkflow:
+    workflow: dict[str, Any]
+    notes: Sequence[ConversionNote]
+
+
+class ConvertWorkflow:
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    async def __call__(self, content: bytes, to: Format) -> ConvertedWorkflow:
+        """`content` is JSON, or a picture with a workflow in it. Raises MalformedWorkflow."""
+        return await asyncio.to_thread(_convert, content, to, self._fleet.catalog)
+
+
+def _convert(content: bytes, to: Format, catalog: NodeCatalog) -> ConvertedWorkflow:
+    workflow, notes = workflow_from(read_workflow_source(content), catalog)
+    if to == "editor":
+        return ConvertedWorkflow(workflow_to_editor(workflow, catalog), notes)
+    return ConvertedWorkflow(workflow.to_prompt(), notes)
