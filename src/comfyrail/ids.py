@@ -14,6 +14,35 @@ AttemptToken = NewType("AttemptToken", str)
 """Fencing token of one attempt; also the prompt id under which the worker knows it."""
 
 
+class _Chance:
+    """Random bytes of the system, fetched many at once.
+
+    Every call of the system lets other threads go first, which on a busy server costs far more than
+    the bytes do. After a fork the child begins anew: no two processes give out the same bytes.
+    """
+
+    BATCH = 4096
+
+    def __init__(self) -> None:
+        self._begin()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._bytes = b""
+        self._next = 0
+
+    def take(self, count: int) -> bytes:
+        with self._lock:
+            if self._next + count > len(self._bytes):
+                self._bytes = os.urandom(self.BATCH)
+                self._next = 0
+            self._next += count
+            return self._bytes[self._next - count : self._next]
+
+
+_chance = _Chance()
 _lock = threading.Lock()
 _last = 0
 _TIME_STEP = 1 << 74  # of the 74 random bits two stay 0 at first: room to count up
@@ -24,7 +53,7 @@ def new_uuid() -> str:
     global _last  # noqa: PLW0603 - the one memory that makes them increase
     moment = (time.time_ns() // 1_000_000) * _TIME_STEP
     with _lock:
-        _last = max(moment + int.from_bytes(os.urandom(9), "big"), _last + 1)
+        _last = max(moment + int.from_bytes(_chance.take(9), "big"), _last + 1)
         value = _last
     high, low = value >> 62, value & (1 << 62) - 1
     milliseconds, sequence = high >> 12, high & 0xFFF
@@ -40,4 +69,8 @@ def new_output_id() -> OutputId:
 
 
 def new_attempt_token() -> AttemptToken:
-    return AttemptToken(str(uuid.uuid4()))
+    return AttemptToken(str(uuid.UUID(bytes=_chance.take(16), version=4)))
+
+
+def new_request_id() -> str:
+    return _chance.take(16).hex()

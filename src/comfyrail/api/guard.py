@@ -1,7 +1,6 @@
 """Around every request: its id, where it may come from, headers, and the last net for errors."""
 
 import re
-import uuid
 from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -11,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from comfyrail.api.errors import error_response, internal_error
 from comfyrail.errors import ForbiddenOrigin
+from comfyrail.ids import new_request_id
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         host, origin, given = _origin_headers(scope)
-        request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        request_id = given if _REQUEST_ID.fullmatch(given) else new_request_id()
         scope["request_id"] = request_id
         started = False
 

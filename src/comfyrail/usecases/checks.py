@@ -88,6 +88,8 @@ class WorkflowChecks:
             examination = await self._examine(source, size, hints=hints)
         if self._probe is None or examination.workflow is None or not examination.is_valid:
             return examination
+        if not _may_hold_urls(request):
+            return examination
         context = self.surroundings().context
         found = await check_urls(examination.workflow, context, self._probe)
         return replace(examination, findings=[*examination.findings, *found])
@@ -177,6 +179,12 @@ def _most_common_device(workers: Sequence[WorkerCapabilities]) -> str | None:
     online = [worker.device for worker in workers if worker.is_online]
     counted = Counter(online or [worker.device for worker in workers]).most_common(1)
     return counted[0][0] if counted else None
+
+
+def _may_hold_urls(request: WorkflowRequest) -> bool:
+    """False for most: then nobody need look for what to ask of the network."""
+    text = request.workflow
+    return text is None or bool(request.input_params) or b"/" in text or b"\\u" in text
 
 
 def _may_be_out_of_date(examination: Examination) -> bool:

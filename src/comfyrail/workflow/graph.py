@@ -9,8 +9,8 @@ from comfyrail.errors import MalformedWorkflow
 from comfyrail.workflow.order import topological_order
 
 EDITOR_FORMAT_ADVICE = (
-    "This is the editor's own format. Convert it with 'comfyrail convert', or use 'Export (API)' in "
-    "ComfyUI's editor."
+    "This is the editor's own format. Convert it with 'comfyrail convert', or use 'Export (API)' "
+    "in ComfyUI's editor."
 )
 
 
