@@ -287,8 +287,8 @@ def test_any_bytes_are_a_bundle_or_a_refusal(
 ) -> None:
     try:
         content = bytearray(zipped(members))
-    except (ValueError, UnicodeError):
-        return
+    except (ValueError, UnicodeError, IndexError):
+        return  # names that zipfile itself cannot write
     if place < len(content):
         content[place] = value
     with contextlib.suppress(InvalidLibraryEntry):

@@ -75,6 +75,8 @@ class ValidationReport(msgspec.Struct, kw_only=True):
     warnings: int
     hints: int
     findings: list[Finding]
+    unchecked: list[str]
+    """Stages that were not run because an earlier one found errors."""
     fixes: list[FixBody]
     optimizations: list[Optimization]
     workers: list[WorkerFitBody]
@@ -107,6 +109,7 @@ def validation_report(examination: Examination, fits: Sequence[WorkerFit]) -> Va
         warnings=counts["warning"],
         hints=counts["hint"],
         findings=list(examination.findings[:FINDING_LIMIT]),
+        unchecked=list(examination.unchecked),
         fixes=fix_bodies(examination.fixes),
         optimizations=list(examination.optimizations),
         workers=[fit_body(fit) for fit in fits[:WORKERS_SHOWN]],

@@ -16,8 +16,8 @@ from comfyrail.api.messages import json_response, read_body, read_json
 from comfyrail.api.plan_contract import plan_body
 from comfyrail.api.services import principal_of, services_of
 from comfyrail.usecases.checks import WorkflowRequest
-from comfyrail.usecases.convert import Format
 from comfyrail.validation.schemas import workflow_schema
+from comfyrail.workflow.editor.convert import Format
 
 VALIDATE = "/v1/workflows/validate"
 PLAN = "/v1/workflows/plan"

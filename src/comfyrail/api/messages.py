@@ -61,7 +61,7 @@ def check_content_type(request: Request, *wanted: str) -> None:
     kind = content_type(request)
     if kind not in wanted:
         raise UnsupportedMediaType(
-            f"Send the header 'Content-Type: {wanted[0]}' (got {kind or 'none'})."
+            f"Send the header 'Content-Type: {' or '.join(wanted)}' (got {kind or 'none'})."
         )
 
 

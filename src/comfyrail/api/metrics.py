@@ -20,6 +20,8 @@ async def metrics(request: Request) -> Response:
     figures = await services_of(request).figures()
     registry = CollectorRegistry()
     for figure in figures:
+        if not figure.samples:
+            continue  # nothing is known yet, which is not the same as 0
         labels = sorted({name for sample in figure.samples for name in sample.labels})
         gauge = Gauge(figure.name, figure.meaning, labels, registry=registry)
         for sample in figure.samples:

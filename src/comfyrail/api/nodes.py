@@ -11,6 +11,7 @@ from starlette.responses import Response
 from comfyrail.api.messages import json_response
 from comfyrail.api.services import services_of
 from comfyrail.usecases.nodes import KnownNodeType
+from comfyrail.validation.node_checks import dynamic_choices
 from comfyrail.validation.schemas import node_schema
 from comfyrail.workflow.catalog import InputPort
 
@@ -117,12 +118,13 @@ def _summary(known: KnownNodeType) -> Mapping[str, Any]:
 
 
 def _input(port: InputPort) -> NodeInput:
+    choices = port.choices if port.choices is not None else dynamic_choices(port)
     return NodeInput(
         name=port.name,
         type=port.type,
         required=port.required,
         default=port.default,
-        choices=None if port.choices is None else list(port.choices),
+        choices=None if choices is None else list(choices),
         minimum=port.minimum,
         maximum=port.maximum,
     )

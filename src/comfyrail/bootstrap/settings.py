@@ -76,10 +76,7 @@ def load_settings(**flags: Any) -> Settings:
     try:
         settings = Settings(**{key: value for key, value in flags.items() if value is not None})
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}"
-            for each in error.errors()
-        )
+        faults = "; ".join(_describe_fault(each["loc"], each["msg"]) for each in error.errors())
         raise ConfigurationError(f"The settings are not right: {faults}.") from error
     if settings.engine_config is not None:
         # Only here: it brings NumPy along, which the server itself does not need.
@@ -93,6 +90,13 @@ def load_settings(**flags: Any) -> Settings:
             code="ACCESS_IS_OFF",
         )
     return settings
+
+
+def _describe_fault(place: tuple[int | str, ...], message: str) -> str:
+    """With the names that a setting has in the docs and in the environment."""
+    name = ".".join(str(part) for part in place)
+    variable = f"COMFYRAIL_{str(place[0]).upper()}" if place else "the environment"
+    return f"{name} ({variable}): {message.removeprefix('Value error, ')}"
 
 
 def _is_loopback(host: str) -> bool:

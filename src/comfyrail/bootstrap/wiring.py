@@ -89,7 +89,7 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
         library = Library(workflows, lambda: fleet.catalog)
         outgoing = await stack.enter_async_context(OutgoingHttp())
         probe = HttpUrlProbe(outgoing) if settings.check_urls else None
-        checks = WorkflowChecks(fleet, library, analyst, security_policy(settings), probe)
+        checks = WorkflowChecks(fleet, library, estimates, security_policy(settings), probe)
         yield Services(
             submit=SubmitWorkflow(store, clock, checks, estimates),
             validate=ValidateWorkflow(checks),

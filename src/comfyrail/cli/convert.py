@@ -14,10 +14,8 @@ from comfyrail.cli.exits import WRONG_USE, explain_and_exit
 from comfyrail.cli.terminal import errors, line
 from comfyrail.cli.workflow_file import read_workflow
 from comfyrail.errors import MalformedWorkflow
+from comfyrail.workflow.editor.convert import convert_json
 from comfyrail.workflow.editor.notes import UNKNOWN_NODE_TYPE, ConversionNote
-from comfyrail.workflow.editor.reading import is_editor_format
-from comfyrail.workflow.editor.to_editor import workflow_to_editor
-from comfyrail.workflow.editor.workflow_from import workflow_from
 
 FORMATS = ("api", "editor")
 
@@ -36,20 +34,16 @@ def convert_workflow(request: ConvertRequest) -> None:
     if request.to not in FORMATS:
         explain_and_exit(f"--to is one of {', '.join(FORMATS)}, not {request.to!r}.", WRONG_USE)
     raw = read_workflow(request.file)
-    if request.to == "editor" and is_editor_format(raw):
-        _write(raw, request.output)
-        return
     chosen = choose_catalog(request.catalog, request.data)
     try:
-        workflow, notes = workflow_from(raw, chosen.catalog)
+        converted, notes = convert_json(
+            raw, "editor" if request.to == "editor" else "api", chosen.catalog
+        )
     except MalformedWorkflow as error:
         explain_and_exit(error.message, WRONG_USE)
     say_notes(notes)
     _advise(notes, chosen)
-    if request.to == "editor":
-        _write(workflow_to_editor(workflow, chosen.catalog), request.output)
-    else:
-        _write(workflow.to_prompt(), request.output)
+    _write(converted, request.output)
 
 
 def say_notes(notes: Sequence[ConversionNote]) -> None:

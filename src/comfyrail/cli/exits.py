@@ -29,8 +29,11 @@ def explain_and_exit(message: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def call_server(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run something against a server; what it refuses becomes a sentence and an exit code."""
+def call_server(work: Coroutine[Any, Any, Result], *, explains_refusal: bool = True) -> Result:
+    """Run something against a server; what it refuses becomes a sentence and an exit code.
+
+    Without `explains_refusal` the caller gets RequestFailed and says it better.
+    """
     try:
         return asyncio.run(work)
     except ServerUnreachable as error:
@@ -40,5 +43,11 @@ def call_server(work: Coroutine[Any, Any, Result]) -> Result:
     except InvalidRequest as error:
         explain_and_exit(f"{error}.", WRONG_USE)
     except RequestFailed as error:
-        findings = [str(finding.get("message")) for finding in error.findings]
+        if not explains_refusal:
+            raise
+        findings = [
+            str(finding.get("message"))
+            for finding in error.findings
+            if finding.get("severity") == "error"
+        ]
         explain_and_exit("\n       ".join(findings) or str(error), WRONG_USE)

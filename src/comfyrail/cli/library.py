@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,9 +23,10 @@ from comfyrail.client import (
     DeclaredInput,
     LibraryWorkflow,
     SavedWorkflow,
+    ValidationReport,
     WorkflowSummary,
 )
-from comfyrail.errors import InvalidWorkflow, RequestError
+from comfyrail.errors import InvalidLibraryEntry, InvalidWorkflow, RequestError
 from comfyrail.library.bundles import LARGEST_BUNDLE
 from comfyrail.library.content import declared_in
 from comfyrail.library.files import (
@@ -36,7 +37,7 @@ from comfyrail.library.files import (
     PREVIEW_FILE,
     WORKFLOW_FILE,
 )
-from comfyrail.library.names import split_reference
+from comfyrail.library.names import check_name, split_reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,10 @@ def show_versions(server: str, name: str) -> None:
 def save_workflow(server: str, request: SaveRequest) -> None:
     if request.file.is_dir():
         request = _in_folder(request)
+    try:
+        check_name(request.name)
+    except InvalidLibraryEntry as error:
+        explain_and_exit(error.message, WRONG_USE)
     workflow = read_workflow(request.file)
     description: Any = UNCHANGED
     if request.description is not None:
@@ -106,14 +111,21 @@ def save_workflow(server: str, request: SaveRequest) -> None:
     if request.preview is not None:
         preview = read_limited(request.preview, LIMITS[PREVIEW_FILE])
 
-    async def ask() -> SavedWorkflow:
+    async def ask() -> tuple[SavedWorkflow, ValidationReport]:
         async with ComfyrailClient(server) as client:
-            return await client.library.save(
+            saved = await client.library.save(
                 request.name, workflow, description=description, inputs=inputs, preview=preview
             )
+            return saved, await client.validate(f"{saved.name}@{saved.version}")
 
-    saved = call_server(ask())
+    saved, report = call_server(ask())
     say(f"Saved {saved.name}, version {saved.version}. {_how_to_run(saved.name, server)}")
+    if not report.valid:
+        count = "1 error" if report.errors == 1 else f"{report.errors} errors"
+        say(
+            f"As it is it cannot run there: {count}. "
+            f"See: comfyrail validate {saved.name} --server {server}"
+        )
 
 
 def delete_workflow(server: str, name: str, *, is_sure: bool) -> None:
@@ -138,13 +150,14 @@ def export_workflow(server: str, reference: str, output: Path | None) -> None:
     async def ask() -> Path:
         async with ComfyrailClient(server) as client:
             chunks = client.library.export_bundle(name, version)
-            # The first one before there is a file: a name may be wrong.
-            first = await anext(chunks)
-            with _new_file(output, name) as (path, file):
-                file.write(first)
-                async for chunk in chunks:
-                    await asyncio.to_thread(file.write, chunk)
-            return path
+            async with aclosing(chunks):
+                # The first one before there is a file: a name may be wrong.
+                first = await anext(chunks)
+                with _new_file(output, name) as (path, file):
+                    file.write(first)
+                    async for chunk in chunks:
+                        await asyncio.to_thread(file.write, chunk)
+                return path
 
     print_path(call_server(ask()))
 

@@ -114,6 +114,10 @@ def _describe(job: Execution, server: str) -> None:
         ("Nodes", f"{job.completed_nodes} of {job.total_nodes}"),
         ("Attempts", f"{job.attempts}, last on {job.worker_id or 'none'}"),
     ]
+    if took := _took(job):
+        rows.append(("Took", f"{took} ({job.estimated_duration or 0:.3g} s expected)"))
+    if job.cost is not None:
+        rows.append(("Cost", f"${job.cost:.4f} (${job.estimated_cost or 0:.4f} expected)"))
     if job.queue_position is not None:
         rows.append(("Position", str(job.queue_position)))
     if job.error is not None:

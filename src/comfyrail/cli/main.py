@@ -239,8 +239,8 @@ def run(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A workflow in ComfyUI's API format, or the name of one in the server's library "
-            "(NAME or NAME@VERSION)."
+            help="A workflow: JSON in either of ComfyUI's formats, a PNG or a WebP; or the name of "
+            "one in the server's library (NAME or NAME@VERSION)."
         ),
     ],
     set_: Annotated[
@@ -260,11 +260,14 @@ def run(
     ),
     priority: Annotated[int, typer.Option(min=1, max=10, help="1 (lowest) to 10.")] = 5,
     timeout: Annotated[float, typer.Option(help="Seconds the job may run.")] = 1800.0,
+    auto_fix: AutoFixOption = False,
+    optimize: OptimizeOption = False,
 ) -> None:
     """Run a workflow, show its progress, and fetch its results."""
     from comfyrail.cli.run import RunRequest, run_workflow
 
-    run_workflow(RunRequest(file, tuple(set_ or ()), server, output, priority, timeout))
+    settings = tuple(set_ or ())
+    run_workflow(RunRequest(file, settings, server, output, priority, timeout, auto_fix, optimize))
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -318,11 +321,22 @@ def profile(
     profile_workflow(request)
 
 
+def _asked_server(context: typer.Context) -> str | None:
+    """The server to ask; one of the environment gives way to a catalog or data folder by name."""
+    source = context.get_parameter_source("server")
+    is_named = source is not None and source.name == "COMMANDLINE"
+    if (context.params["catalog"] or context.params["data"]) and not is_named:
+        return None
+    server: str | None = context.params["server"]
+    return server
+
+
 @app.command()
 def validate(
+    context: typer.Context,
     file: FileArgument,
     set_: SetOption = None,
-    server: CheckServerOption = None,
+    server: CheckServerOption = None,  # noqa: ARG001 - read from the context
     catalog: CatalogOption = None,
     data: CatalogDataOption = None,
     auto_fix: AutoFixOption = False,
@@ -333,18 +347,21 @@ def validate(
         typer.Option("-o", "--output", help="Write the workflow as it would run to this file."),
     ] = None,
 ) -> None:
-    """Check a workflow and say all that is wrong with it, without running it."""
+    """Check a workflow and say what is wrong with it, stage by stage, without running it."""
     from comfyrail.cli.validate import CheckWishes, validate_workflow
 
-    wishes = CheckWishes(file, tuple(set_ or ()), server, catalog, data, auto_fix, optimize)
+    wishes = CheckWishes(
+        file, tuple(set_ or ()), _asked_server(context), catalog, data, auto_fix, optimize
+    )
     validate_workflow(wishes, as_json=json, output=output)
 
 
 @app.command()
 def plan(
+    context: typer.Context,
     file: FileArgument,
     set_: SetOption = None,
-    server: CheckServerOption = None,
+    server: CheckServerOption = None,  # noqa: ARG001 - read from the context
     catalog: CatalogOption = None,
     data: CatalogDataOption = None,
     auto_fix: AutoFixOption = False,
@@ -355,7 +372,9 @@ def plan(
     from comfyrail.cli.plan import plan_workflow
     from comfyrail.cli.validate import CheckWishes
 
-    wishes = CheckWishes(file, tuple(set_ or ()), server, catalog, data, auto_fix, optimize)
+    wishes = CheckWishes(
+        file, tuple(set_ or ()), _asked_server(context), catalog, data, auto_fix, optimize
+    )
     plan_workflow(wishes, as_json=json)
 
 

@@ -3,12 +3,13 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 from rich.text import Text
 
 from comfyrail.api.plan_contract import plan_body
-from comfyrail.cli.exits import FAILED, call_server, explain_and_exit
+from comfyrail.cli.exits import FAILED, WRONG_USE, call_server, explain_and_exit
 from comfyrail.cli.surroundings import local_surroundings
 from comfyrail.cli.tables import add_row, new_table, print_table
 from comfyrail.cli.terminal import line, out, say
@@ -20,7 +21,7 @@ from comfyrail.cli.validate import (
     workflow_for_server,
 )
 from comfyrail.cli.workflow_file import read_workflow
-from comfyrail.client import ComfyrailClient
+from comfyrail.client import ComfyrailClient, RequestFailed
 from comfyrail.client.checks import Finding, Plan, PlannedDuration, WorkerPlan
 from comfyrail.errors import InvalidWorkflow
 from comfyrail.planning.cost import cost_of
@@ -49,13 +50,17 @@ def _plan_here(wishes: CheckWishes) -> Plan:
     try:
         runnable = refuse_unplannable(examination)
     except InvalidWorkflow:
-        show_findings([as_client_sees(each, Finding) for each in examination.findings])
-        explain_and_exit(f"{wishes.file} cannot run, so there is nothing to plan.", FAILED)
+        _refuse(wishes, [as_client_sees(each, Finding) for each in examination.findings])
     plan = make_plan(runnable, here.context.catalog, here.context.workers, here.model, here.rates)
     needs = plan.analysis.needs
     cost = cost_of(needs.seconds, here.likely_device, needs.video_memory, here.rates)
     fits = fleet_report(runnable, here.context)
     return as_client_sees(plan_body(plan, fits, examination.findings, cost), Plan)
+
+
+def _refuse(wishes: CheckWishes, findings: Sequence[Finding]) -> NoReturn:
+    show_findings(findings)
+    explain_and_exit(f"{wishes.file} cannot run, so there is nothing to plan.", FAILED)
 
 
 def _ask_server(wishes: CheckWishes) -> Plan:
@@ -67,7 +72,12 @@ def _ask_server(wishes: CheckWishes) -> Plan:
                 workflow, parameters, auto_fix=wishes.auto_fix, optimize=wishes.optimize
             )
 
-    return call_server(ask())
+    try:
+        return call_server(ask(), explains_refusal=False)
+    except RequestFailed as error:
+        if not error.findings:
+            explain_and_exit(str(error), WRONG_USE)
+        _refuse(wishes, [msgspec.convert(dict(each), Finding) for each in error.findings])
 
 
 def _show(file: Path, plan: Plan) -> None:
@@ -97,10 +107,12 @@ def _show(file: Path, plan: Plan) -> None:
 
 
 def _show_slowest(plan: Plan) -> None:
+    if plan.duration.source == "heuristic":
+        return  # a guess by node would contradict the rule of thumb
     slowest = sorted(plan.node_seconds.items(), key=lambda item: -item[1])[:SLOWEST_SHOWN]
     shown = ", ".join(f"{node} {seconds:.2f} s" for node, seconds in slowest if seconds > 0)
     if shown:
-        say(Text(f"{'Slowest':<10}"), shown)
+        say(Text(f"{'Slowest':<10}"), f"{shown} where nothing is cached")
 
 
 def _show_workers(workers: Sequence[WorkerPlan]) -> None:
@@ -115,7 +127,7 @@ def _show_workers(workers: Sequence[WorkerPlan]) -> None:
             worker.worker_id,
             worker.device or "",
             Text("yes", "green") if worker.can_run else Text("no", "red"),
-            f"{worker.duration.seconds:.1f} s",
+            f"{worker.duration.seconds:.2f} s",
             f"${worker.cost:.4f}",
             ", ".join(line(name) for name in worker.warm_models),
             loads,

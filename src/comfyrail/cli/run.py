@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from comfyrail.cli.exits import CANNOT_START, FAILED, WRONG_USE, call_server, explain_and_exit
 from comfyrail.cli.library import read_reference
@@ -41,6 +42,8 @@ class RunRequest:
     output: Path
     priority: int
     timeout: float
+    auto_fix: bool = False
+    optimize: bool = False
 
 
 def run_workflow(request: RunRequest) -> None:
@@ -104,9 +107,17 @@ class _Run:
         ):
             self._stopper.hold()
             source, workflow = await _look_up(client, source)
-            job_id = await client.execute(
-                source, parameters, priority=request.priority, timeout=request.timeout
+            submitted = await client.submit(
+                source,
+                parameters,
+                priority=request.priority,
+                timeout=request.timeout,
+                auto_fix=request.auto_fix,
+                optimize=request.optimize,
             )
+            for fix in submitted.fixes:
+                errors.print(Text.assemble(("Fixed:", "green"), " ", plain(fix.message)))
+            job_id = submitted.execution_id
             try:
                 await self._watch(client, job_id, workflow)
                 self._stopper.let_go()

@@ -116,6 +116,9 @@ def _show(file: Path, report: ValidationReport, seconds: float) -> None:
     for change in report.optimizations:
         out.print(Text.assemble(("  changed ", "green"), plain(change.message)), soft_wrap=True)
     show_findings(report.findings)
+    later = ", ".join(stage for stage in report.unchecked if stage != "optimization")
+    if later:
+        out.print(Text(f"  Mend these first. Not checked yet: {line(later)}.", "dim"))
     show_fits(report.workers)
 
 

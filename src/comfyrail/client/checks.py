@@ -53,6 +53,8 @@ class ValidationReport(msgspec.Struct):
     warnings: int
     hints: int
     findings: list[Finding]
+    unchecked: list[str]
+    """Stages that were not run because an earlier one found errors."""
     fixes: list[Fix]
     optimizations: list[Optimization]
     workers: list[WorkerFit]

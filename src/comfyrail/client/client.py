@@ -13,6 +13,7 @@ from yarl import URL
 
 from comfyrail.client.checks import (
     Converted,
+    Fix,
     NodePage,
     NodeSummary,
     NodeType,
@@ -82,6 +83,9 @@ class Execution(msgspec.Struct):
     worker_id: str | None
     result: Result | None
     error: ExecutionFailure | None
+    estimated_duration: float | None = None
+    estimated_cost: float | None = None
+    cost: float | None = None
 
     @property
     def is_final(self) -> bool:
@@ -107,8 +111,13 @@ class Worker(msgspec.Struct):
     error: str | None
 
 
-class _Accepted(msgspec.Struct):
+class Submitted(msgspec.Struct):
+    """`fixes` is what was mended, where that was asked for."""
+
     execution_id: str
+    estimated_duration: float | None = None
+    queue_position: int | None = None
+    fixes: list[Fix] = []
 
 
 class _ExecutionList(msgspec.Struct):
@@ -160,8 +169,17 @@ class ComfyrailClient:
         A text is the name of a workflow in the library, `name` or `name@version`. Options:
         auto_fix, optimize, priority, timeout, execution_config.
         """
+        return (await self.submit(workflow, input_params, **options)).execution_id
+
+    async def submit(
+        self,
+        workflow: Mapping[str, Any] | str,
+        input_params: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Submitted:
+        """As `execute`, with the whole reply."""
         body = _check_body(workflow, input_params, **options)
-        return (await self._ask("POST", "/v1/workflows/execute", _Accepted, body)).execution_id
+        return await self._ask("POST", "/v1/workflows/execute", Submitted, body)
 
     async def validate(
         self,

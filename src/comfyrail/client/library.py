@@ -1,7 +1,7 @@
 """Calls to the server's library of workflows."""
 
 import base64
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
@@ -156,7 +156,9 @@ class Library:
         async with self._call("PUT", _path(name, "/preview"), content, headers=headers):
             return
 
-    async def export_bundle(self, name: str, version: int | None = None) -> AsyncIterator[bytes]:
+    async def export_bundle(
+        self, name: str, version: int | None = None
+    ) -> AsyncGenerator[bytes, None]:
         """A zip file with all versions, or with one."""
         path = _path(name, "/bundle", version)
         async with self._call("GET", path, timeout=EXPORT_TIMEOUT) as response:

@@ -11,19 +11,19 @@ from comfyrail.errors import InvalidWorkflow, MalformedRequest
 from comfyrail.fleet.fleet import Fleet
 from comfyrail.planning.analysis import Analysis
 from comfyrail.planning.analyst import Analyst
-from comfyrail.usecases.analysts import CurrentAnalyst
+from comfyrail.usecases.estimates import Estimates
 from comfyrail.usecases.examination import (
     Examination,
     Source,
     examine,
-    findings_of,
+    unreadable,
 )
 from comfyrail.usecases.library import Library
 from comfyrail.validation.context import ALL_STAGES, ERROR_STAGES, ValidationContext
 from comfyrail.validation.fleet_fit import WorkerFit, fleet_report
 from comfyrail.validation.policy import SecurityPolicy
 from comfyrail.validation.url_check import UrlProbe, check_urls
-from comfyrail.workflow.capabilities import WorkerCapabilities
+from comfyrail.workflow.capabilities import ResourceNeeds, WorkerCapabilities
 from comfyrail.workflow.catalog import NodeCatalog
 from comfyrail.workflow.editor.strict_json import read_json
 from comfyrail.workflow.graph import Workflow
@@ -66,13 +66,14 @@ class WorkflowChecks:
         self,
         fleet: Fleet,
         library: Library,
-        analyst: CurrentAnalyst,
+        estimates: Estimates,
         policy: SecurityPolicy,
         probe: UrlProbe | None,
     ) -> None:
         """`probe` None: URLs are judged by their text alone."""
         self._fleet = fleet
-        self._analyst = analyst
+        self._estimates = estimates
+        self._analyst = estimates.analyst
         self._library = library
         self._policy = policy
         self._probe = probe
@@ -123,7 +124,7 @@ class WorkflowChecks:
             catalog=fleet.catalog,
             workers=fleet.capabilities,
             policy=self._policy,
-            needs=analyst.needs,
+            needs=self._needs,
             stages=ALL_STAGES,
         )
         return Surroundings(
@@ -135,6 +136,10 @@ class WorkflowChecks:
             submission=replace(context, stages=ERROR_STAGES),
             likely_device=_most_common_device(fleet.capabilities),
         )
+
+    def _needs(self, workflow: Workflow) -> ResourceNeeds:
+        analysis = self._analyst.get().analyse(workflow)
+        return replace(analysis.needs, seconds=self._estimates.predict(analysis).seconds)
 
     async def _examine(self, source: "_Given", size: int, *, hints: bool) -> Examination:
         surroundings = self.surroundings()
@@ -171,7 +176,7 @@ def _read_and_examine(given: _Given, context: ValidationContext) -> Examination:
         try:
             source = replace(source, workflow=read_json(given.text))
         except InvalidWorkflow as error:
-            return Examination(None, findings_of(error))
+            return unreadable(error)
     return examine(source, context)
 
 

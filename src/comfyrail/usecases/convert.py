@@ -3,16 +3,13 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from comfyrail.fleet.fleet import Fleet
 from comfyrail.workflow.catalog import NodeCatalog
+from comfyrail.workflow.editor.convert import Format, convert_json
 from comfyrail.workflow.editor.notes import ConversionNote
 from comfyrail.workflow.editor.source import read_workflow_source
-from comfyrail.workflow.editor.to_editor import workflow_to_editor
-from comfyrail.workflow.editor.workflow_from import workflow_from
-
-Format = Literal["api", "editor"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +28,4 @@ class ConvertWorkflow:
 
 
 def _convert(content: bytes, to: Format, catalog: NodeCatalog) -> ConvertedWorkflow:
-    workflow, notes = workflow_from(read_workflow_source(content), catalog)
-    if to == "editor":
-        return ConvertedWorkflow(workflow_to_editor(workflow, catalog), notes)
-    return ConvertedWorkflow(workflow.to_prompt(), notes)
+    return ConvertedWorkflow(*convert_json(read_workflow_source(content), to, catalog))

@@ -23,7 +23,7 @@ from comfyrail.workflow.graph import parse_workflow
 
 log = structlog.get_logger(__name__)
 
-SHORTEST_REST_SECONDS = 2.0
+SHORTEST_REST_SECONDS = 0.2
 REST_PER_FIT = 20.0
 """Learning takes a twentieth of a core at most, however many jobs end."""
 
@@ -41,7 +41,7 @@ class Estimates:
         self._store = store
         self._clock = clock
         self.rates = rates
-        self._analyst = analyst
+        self.analyst = analyst
         self._records: deque[ExecutionRecord] = deque(maxlen=RECORDS_KEPT)
         self._last_record = 0
         self.model = DurationModel.fit(())
@@ -70,7 +70,7 @@ class Estimates:
     def open(self, attempt: Attempt, device: str | None) -> Account:
         """For the fleet: the account of one attempt."""
         try:
-            analysis = self._analyst.get().analyse(parse_workflow(attempt.prompt))
+            analysis = self.analyst.get().analyse(parse_workflow(attempt.prompt))
         except InvalidWorkflow:
             # Only of a job that an older version accepted.
             analysis = None

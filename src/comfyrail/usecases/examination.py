@@ -10,10 +10,10 @@ from typing import Any
 
 from comfyrail.errors import InvalidWorkflow, MalformedWorkflow
 from comfyrail.validation.context import ValidationContext
-from comfyrail.validation.findings import Finding, refuse_errors
+from comfyrail.validation.findings import Finding, Stage, refuse_errors
 from comfyrail.validation.fixes import Fix, auto_fix
 from comfyrail.validation.optimize import Optimization, apply_optimizations
-from comfyrail.validation.validate import validate
+from comfyrail.validation.validate import ORDER, unchecked_stages, validate
 from comfyrail.workflow.catalog import NodeCatalog
 from comfyrail.workflow.declared_inputs import DeclaredInput
 from comfyrail.workflow.editor.notes import ConversionNote
@@ -46,6 +46,8 @@ class Examination:
     findings: Sequence[Finding]
     fixes: Sequence[Fix] = ()
     optimizations: Sequence[Optimization] = ()
+    unchecked: Sequence[Stage] = ()
+    """Stages that were not run because an earlier one found errors."""
 
     @property
     def is_valid(self) -> bool:
@@ -57,17 +59,19 @@ def examine(source: Source, context: ValidationContext) -> Examination:
     try:
         workflow, notes = _read(source, context.catalog)
     except InvalidWorkflow as error:
-        return Examination(None, findings_of(error))
+        return unreadable(error)
     except RecursionError:
-        return Examination(None, findings_of(MalformedWorkflow(TOO_DEEP)))
+        return unreadable(MalformedWorkflow(TOO_DEEP))
     fixes: Sequence[Fix] = ()
     optimizations: Sequence[Optimization] = ()
     if source.auto_fix:
         workflow, fixes = auto_fix(workflow, context)
-    findings = [*notes, *validate(workflow, context)]
-    if source.optimize and not any(each.severity == "error" for each in findings):
+    if source.optimize:
         workflow, optimizations = apply_optimizations(workflow, context.catalog)
-    return Examination(workflow, findings, fixes, optimizations)
+    findings = [*notes, *validate(workflow, context)]
+    return Examination(
+        workflow, findings, fixes, optimizations, unchecked_stages(findings, context.stages)
+    )
 
 
 def _read(source: Source, catalog: NodeCatalog) -> tuple[Workflow, Sequence[Finding]]:
@@ -81,6 +85,11 @@ def _finding(note: ConversionNote) -> Finding:
     return Finding("syntax", "warning", note.code, note.message, note.node_id, path, note.details)
 
 
+def unreadable(error: InvalidWorkflow) -> Examination:
+    """Of what could not even be read: no stage could look at it."""
+    return Examination(None, findings_of(error), unchecked=ORDER[1:])
+
+
 def refuse_unrunnable(examination: Examination) -> Workflow:
     """The workflow; raises InvalidWorkflow with all findings when one of them is an error."""
     refuse_errors(examination.findings)
@@ -90,8 +99,12 @@ def refuse_unrunnable(examination: Examination) -> Workflow:
 
 
 def refuse_unplannable(examination: Examination) -> Workflow:
-    """The same, but that no worker has the resources is no reason not to plan."""
-    others = [each for each in examination.findings if each.stage != "resources"]
+    """The same, but that no worker has the resources or the models is no reason not to plan."""
+    others = [
+        each
+        for each in examination.findings
+        if each.stage != "resources" and each.error_code != "MODEL_NOT_FOUND"
+    ]
     return refuse_unrunnable(replace(examination, findings=others))
 
 

@@ -3,14 +3,16 @@
 import difflib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from comfyrail.validation.context import ValidationContext
 from comfyrail.validation.findings import Finding
+from comfyrail.validation.limits import largest_allowed
 from comfyrail.validation.literals import LARGEST_NUMBER, SMALLEST_NUMBER, find_fault
 from comfyrail.validation.missing_models import file_name, find_missing_models
 from comfyrail.validation.node_checks import ExaminedNode, dynamic_choices, examine
+from comfyrail.validation.policy import WorkflowLimits
 from comfyrail.validation.syntax import check_syntax
 from comfyrail.workflow.catalog import InputPort
 from comfyrail.workflow.graph import Workflow
@@ -63,7 +65,7 @@ def auto_fix(workflow: Workflow, context: ValidationContext) -> tuple[Workflow, 
     for finding in faults:
         each = by_id.get(finding.node_id or "")
         if each is not None:
-            fixes.extend(_fix(each, finding, suggestions))
+            fixes.extend(_fix(each, finding, suggestions, context.policy.limits))
     changes: dict[str, dict[str, Any]] = {}
     for fix in fixes:
         name = fix.path.removeprefix(f"{fix.node_id}.inputs.")
@@ -71,19 +73,31 @@ def auto_fix(workflow: Workflow, context: ValidationContext) -> tuple[Workflow, 
     return (workflow.with_inputs(changes) if fixes else workflow), fixes
 
 
-def _fix(each: ExaminedNode, finding: Finding, suggestions: Suggestions) -> list[Fix]:
+def _fix(
+    each: ExaminedNode, finding: Finding, suggestions: Suggestions, limits: WorkflowLimits
+) -> list[Fix]:
     name = (finding.path or "").removeprefix(f"{each.node.id}.inputs.")
     check = each.check
     if check is None or name not in each.node.inputs:
         return []
     port = check.ports.get(name) or check.type.inputs.get(name)
     before = each.node.inputs[name]
+    if port is not None:
+        port = _within_limits(port, each.node.class_type, limits)
     after = _NOTHING if port is None else _mended(port, unwrap(before), finding, suggestions)
     if port is None or after is _NOTHING or find_fault(each.node.class_type, port, after):
         return []
     message = f"Node '{each.node.id}', input '{name}': {shown(before)} was made {shown(after)}."
     path = finding.path or ""
     return [Fix(each.node.id, path, finding.error_code, before, after, message)]
+
+
+def _within_limits(port: InputPort, class_type: str, limits: WorkflowLimits) -> InputPort:
+    """The port as narrow as the policy makes it: no mending into another refusal."""
+    allowed = largest_allowed(class_type, port.name, limits)
+    if allowed is None or port.name.endswith("megapixels"):
+        return port
+    return replace(port, maximum=allowed if port.maximum is None else min(port.maximum, allowed))
 
 
 def _mended(port: InputPort, value: Any, finding: Finding, suggestions: Suggestions) -> Any:

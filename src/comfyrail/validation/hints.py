@@ -33,7 +33,8 @@ def _dead_nodes(dead: Sequence[str]) -> Finding:
         "optimization",
         "hint",
         "DEAD_NODES",
-        f"{len(dead)} nodes feed no output and will not run: {_listed(dead)}. They can be removed.",
+        f"{_counted(len(dead))} no output and will not run: {_listed(dead)}. Remove what is not "
+        "wanted.",
         node_id=dead[0],
         path=dead[0],
         details={"nodes": list(dead[:MOST_NAMED]), "count": len(dead)},
@@ -136,3 +137,7 @@ def _cached_prefix(workflow: Workflow, dead: set[str]) -> Iterator[Finding]:
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(f"'{name}'" for name in names[:5])
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
+
+
+def _counted(nodes: int) -> str:
+    return "1 node feeds" if nodes == 1 else f"{nodes} nodes feed"

@@ -106,6 +106,12 @@ def _amounts_of(class_type: str, ports: Mapping[str, InputPort]) -> Amounts:
     return Amounts(found)
 
 
+def largest_allowed(class_type: str, name: str, limits: WorkflowLimits) -> float | None:
+    """The limit on an input's number, None where there is none."""
+    limit = _limit_of(class_type, name)
+    return None if limit is None else getattr(limits, limit)
+
+
 def _limit_of(class_type: str, name: str) -> str | None:
     if (class_type, name) in _BATCHES:
         return "max_batch_size"
@@ -171,7 +177,7 @@ def _exceeded(
         "security",
         "error",
         "LIMIT_EXCEEDED",
-        f"{text}; {allowed:,} are allowed.",
+        f"{text}; {allowed:,} are allowed (setting {limit}).",
         node_id=node_id,
         path=f"{node_id}.inputs.{name}" if name is not None else None,
         # A float where a product has more bits than JSON readers take.

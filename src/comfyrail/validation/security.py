@@ -15,7 +15,7 @@ from comfyrail.validation.meanings import (
     prepare_meanings,
 )
 from comfyrail.validation.node_checks import ExaminedNode
-from comfyrail.validation.policy import SecurityPolicy
+from comfyrail.validation.policy import DENIED_NODE_TYPES, SecurityPolicy
 from comfyrail.validation.text_flow import Judged, passes_one_text, texts_that_reach
 from comfyrail.validation.urls import find_url_fault, is_url
 from comfyrail.workflow.graph import Edge, Node, Workflow, is_link
@@ -157,13 +157,28 @@ def _allows_custom(name: str, pack: str, policy: SecurityPolicy) -> bool:
     return name in rule or pack in rule
 
 
+def find_denied_unknown(
+    examined: Sequence[ExaminedNode], policy: SecurityPolicy
+) -> Iterator[Finding]:
+    """Node types that nobody knows and that would not be allowed either: nobody need add them."""
+    for each in examined:
+        if each.check is None and each.node.class_type in policy.denied_node_types:
+            yield _dangerous_node(each.node)
+
+
 def _dangerous_node(node: Node) -> Finding:
+    is_known = node.class_type in DENIED_NODE_TYPES
+    reason = (
+        "it runs commands or code, or reaches files or the network"
+        if is_known
+        else "the server's policy denies it (denied_node_types)"
+    )
     return Finding(
         "security",
         "error",
         "DANGEROUS_NODE",
-        f"Node '{node.id}': the node type {shown(node.class_type)} is not allowed, because it runs "
-        "commands or code, or reaches files or the network.",
+        f"Node '{node.id}': the node type {shown(node.class_type)} is not allowed, because "
+        f"{reason}.",
         node_id=node.id,
         path=f"{node.id}.class_type",
         details={"class_type": node.class_type},

@@ -145,7 +145,7 @@ def _missing_slot(workflow: Workflow, node: Node, name: str, outputs: int | None
     source, slot = node.inputs[name]
     known = "outputs are counted from 0"
     if outputs is not None:
-        known = f"it has {outputs} outputs (counted from 0)"
+        known = f"it has {outputs} output{'' if outputs == 1 else 's'} (counted from 0)"
     kind = printable(workflow.nodes[source].class_type, 80)
     text = f"node '{source}' ({kind}) has no output number {shown(slot)}: {known}."
     return _bad_link(node, name, text, reason="no_such_output", from_node=source, outputs=outputs)

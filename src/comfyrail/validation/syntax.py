@@ -17,6 +17,8 @@ from comfyrail.workflow.nearest import Suggestions, did_you_mean, printable, sho
 from comfyrail.workflow.values import unwrap
 
 LONGEST_NAME = 500
+LONGEST_LIST = 120
+CHOICES_KEPT = 50
 
 
 def check_syntax(examined: Sequence[ExaminedNode], catalog: NodeCatalog) -> list[Finding]:
@@ -96,8 +98,18 @@ def _not_a_choice(
     node: Node, port: InputPort, value: Any, choices: Sequence[str], suggestions: Suggestions
 ) -> Finding:
     near = suggestions.near(value, choices) if isinstance(value, str) else []
-    text = f"{shown(value)} is none of the {len(choices)} choices.{did_you_mean(near)}"
-    return _finding(node, port.name, LiteralFault("value_not_in_list", text), nearest=near)
+    text = f"{shown(value)} is none of {_listed(choices)}.{did_you_mean(near)}"
+    fault = LiteralFault("value_not_in_list", text)
+    few = [printable(choice) for choice in choices[:CHOICES_KEPT]]
+    return _finding(node, port.name, fault, nearest=near, choices=few)
+
+
+def _listed(choices: Sequence[str]) -> str:
+    """The choices where they are few and short, else how many there are."""
+    listed = ", ".join(shown(choice) for choice in choices)
+    if not choices or len(listed) > LONGEST_LIST:
+        return f"the {len(choices)} choices"
+    return f"the choices {listed}" if len(choices) > 1 else f"the choices, of which {listed} is all"
 
 
 def _finding(node: Node, name: str, fault: LiteralFault, **details: Any) -> Finding:

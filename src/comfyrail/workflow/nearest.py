@@ -52,11 +52,16 @@ def did_you_mean(names: list[str]) -> str:
     return f" Did you mean {choice}?"
 
 
+_AS_JSON = {None: "null", True: "true", False: "false"}
+
+
 def shown(value: object, limit: int = 80) -> str:
     """A value as a message shows it, never longer than a line."""
     if isinstance(value, str):
         text = repr(value[:limit])
         return text if len(value) <= limit else f"{text[:-1]}…'"
+    if value is None or isinstance(value, bool):
+        return _AS_JSON[value]
     if isinstance(value, int) and value.bit_length() > LONGEST_SHOWN_NUMBER:
         return f"a number of {value.bit_length()} bits"
     text = _short.repr(value) if isinstance(value, list | dict) else repr(value)

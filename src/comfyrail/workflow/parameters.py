@@ -9,6 +9,7 @@ from comfyrail.errors import InvalidWorkflow, MalformedWorkflow, UnknownParamete
 from comfyrail.workflow.catalog import NodeCatalog
 from comfyrail.workflow.declared_inputs import DeclaredInput, declared_inputs_of
 from comfyrail.workflow.declared_values import fit_declared_value
+from comfyrail.workflow.dynamic_inputs import DYNAMIC_TYPES
 from comfyrail.workflow.graph import Node, Workflow, is_link
 from comfyrail.workflow.nearest import Suggestions, did_you_mean, shown
 from comfyrail.workflow.values import ValueFault
@@ -115,6 +116,7 @@ class _Setting:
             if isinstance(place, str):
                 place = self._only_value(target) or place
             if isinstance(place, str):
+                place = self._which_value(target) or place
                 message = f"The declared input '{declared.name}' leads nowhere. {place}"
                 self._add_finding(MalformedWorkflow.code, f"inputs.{declared.name}.target", message)
             else:
@@ -142,6 +144,15 @@ class _Setting:
             input_name in self.changes.get(node.id, {}) for node, input_name in targets
         )
 
+    def _which_value(self, target: str) -> str | None:
+        """What to say of a node alone that has several values."""
+        node = self._workflow.nodes.get(target) or next(iter(self._by_title.get(target, [])), None)
+        if node is None:
+            return None
+        values = [name for name, value in node.inputs.items() if not is_link(value)]
+        named = ", ".join(f"'{target}.{name}'" for name in values[:5])
+        return f"Node '{node.id}' has {len(values)} values: say which one, such as {named}."
+
     def _only_value(self, target: str) -> tuple[Node, str] | None:
         """For a node by id or title alone: its one input that is a value and no link."""
         node = self._workflow.nodes.get(target)
@@ -168,7 +179,7 @@ class _Setting:
                     return f"The title '{title}' belongs to nodes {ids}: use a node id instead."
             matches = [(nodes[0], right) for nodes, _, right in titled if nodes]
         for node, input_name in matches:
-            if input_name in _inputs_of(node, catalog):
+            if input_name in _inputs_of(node, catalog) or _is_part(node, input_name, catalog):
                 return node, input_name
         if matches:
             node, input_name = matches[0]
@@ -195,6 +206,16 @@ class _Setting:
 def _inputs_of(node: Node, catalog: NodeCatalog) -> list[str]:
     node_type = catalog.get(node.class_type)
     return list(dict.fromkeys([*node.inputs, *(node_type.inputs if node_type else ())]))
+
+
+def _is_part(node: Node, name: str, catalog: NodeCatalog) -> bool:
+    """Whether it may be a part of a dynamic input, such as `images.image0`.
+
+    Which parts there are depends on values that may be set in the same breath: validation judges.
+    """
+    node_type = catalog.get(node.class_type)
+    port = node_type.inputs.get(name.partition(".")[0]) if node_type and "." in name else None
+    return port is not None and port.type in DYNAMIC_TYPES
 
 
 def _all_targets(workflow: Workflow) -> Iterator[str]:
