@@ -4,10 +4,9 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from bench.backtest import ErrorSummary, backtest
 from comfyrail.planning.analysis import analyse
-from comfyrail.planning.backtest import backtest
 from comfyrail.planning.duration import DurationModel
-from comfyrail.planning.prediction_errors import ErrorSummary
 from comfyrail.planning.records import ExecutionRecord
 from comfyrail.workflow.graph import parse_workflow
 from tests.planning.recorded_history import recorded_history

@@ -9,7 +9,7 @@ from typing import Any
 
 from comfyrail.validation.context import ALL_STAGES, ERROR_STAGES, ValidationContext
 from comfyrail.validation.fleet_fit import fleet_report
-from comfyrail.validation.policy import NO_LIMITS, SecurityPolicy
+from comfyrail.validation.policy import SecurityPolicy, WorkflowLimits
 from comfyrail.validation.validate import validate
 from comfyrail.workflow.capabilities import GIBIBYTE, ResourceNeeds, WorkerCapabilities
 from comfyrail.workflow.catalog import NodeCatalog, parse_object_info
@@ -73,7 +73,7 @@ def _context(catalog: NodeCatalog, workers: int, **options: Any) -> ValidationCo
             WorkerCapabilities(f"worker-{number}", catalog, video_memory=8 * GIBIBYTE)
             for number in range(workers)
         ],
-        SecurityPolicy(limits=NO_LIMITS),
+        SecurityPolicy(limits=WorkflowLimits(*[None] * 8)),
         _needs,
         **options,
     )

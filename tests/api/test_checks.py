@@ -256,6 +256,38 @@ def test_refused_request_explains_itself(running_server: Comfyrail) -> None:
     assert b"twice" in answer
 
 
+def test_parameter_that_is_given_twice_is_refused(running_server: Comfyrail) -> None:
+    graph = json.dumps(picture()).encode()
+    for parameters, said in (
+        (b'{"1.width": 64, "1.width": 128}', b"twice"),
+        (b'{"1.color": "\\ud800"}', b"half a character"),
+        (b"[1]", b"is an object"),
+        (json.dumps({f"1.{number}": 1 for number in range(10_001)}).encode(), b"10,000 at most"),
+    ):
+        body = b'{"workflow": ' + graph + b', "input_params": ' + parameters + b"}"
+        status, answer, _ = running_server.fetch("POST", VALIDATE, body)
+        assert status == 400
+        assert said in answer
+
+
+def test_errors_are_in_the_reply_however_many_warnings_there_are(
+    running_server: Comfyrail,
+) -> None:
+    nodes = [{"id": number, "type": "Nobody knows"} for number in range(600)]
+    report = running_server.call("POST", VALIDATE, {"workflow": {"nodes": nodes, "links": []}})[1]
+    assert not report["valid"]
+    assert {finding["severity"] for finding in report["findings"]} == {"error"}
+
+
+def test_tenants_have_policies_of_their_own(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("default: {max_nodes: 2}\ntenants:\n  local: {max_nodes: 50}\n")
+    with server(tmp_path / "data", COMFYRAIL_POLICY=str(policy)) as process:
+        process.wait_ready()
+        report = process.call("POST", VALIDATE, {"workflow": picture()})[1]
+        assert report["valid"], report
+
+
 def test_unreadable_workflows_are_findings_within_bounds(running_server: Comfyrail) -> None:
     hostile = [
         b"[" * 10_000 + b"]" * 10_000,

@@ -41,6 +41,7 @@ class ScriptedWorker:
         self.obeys_interrupts = False
         self.object_info: dict[str, Any] = copy.deepcopy(OBJECT_INFO)
         self.models: dict[str, dict[str, int]] = {}
+        self.broken_folders: set[str] = set()
         self.dripping: set[str] = set()
         self.drips = 0
         self.views = 0
@@ -119,7 +120,10 @@ class ScriptedWorker:
         return web.json_response([{"name": name, "folders": []} for name in self.models])
 
     async def _models(self, request: web.Request) -> web.Response:
-        models = self.models[request.match_info["folder"]]
+        folder = request.match_info["folder"]
+        if folder in self.broken_folders:
+            return web.Response(status=500)
+        models = self.models[folder]
         return web.json_response([{"name": name, "size": size} for name, size in models.items()])
 
     async def _show_queue(self, _request: web.Request) -> web.Response:

@@ -1,8 +1,17 @@
 """What the fleet can run: learned from workers, kept while they are away [1.5]."""
 
+import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from comfyrail.clock import Instant
+from comfyrail.errors import StoreUnavailable
+from comfyrail.fleet.catalogs import FleetCatalog
+from comfyrail.ids import WorkerId
+from comfyrail.store.interface import WorkerRecord
 from comfyrail.workflow.capabilities import WorkerCapabilities
 from tests.fleet.house import House, open_house, playing, succeed
 from tests.fleet.scripted_worker import OBJECT_INFO, ScriptedWorker
@@ -35,7 +44,7 @@ async def test_models_are_known_with_their_sizes(tmp_path: Path) -> None:
         worker.models = {"checkpoints": {"a.safetensors": 5 << 30}}
         await add_and_wait(house, worker)
         await house.until(lambda: house.fleet.model_sizes)
-        assert house.fleet.model_sizes == {"a.safetensors": 5 << 30}
+        assert house.fleet.model_sizes["checkpoints/a.safetensors"] == 5 << 30
         assert capabilities(house).models == {"checkpoints": {"a.safetensors": 5 << 30}}
         assert capabilities(house).device == "cpu"
 
@@ -99,3 +108,79 @@ async def test_models_of_the_last_jobs_are_warm_as_far_as_memory_goes(tmp_path: 
         await house.until(lambda: capabilities(house).warm_models == {"a.ckpt"})
         await house.ended(await house.submit(graph=graph_with("b.ckpt")))
         await house.until(lambda: capabilities(house).warm_models == {"b.ckpt"})
+
+
+async def test_worker_that_was_removed_does_not_come_back_through_a_refresh(
+    tmp_path: Path,
+) -> None:
+    async with open_house(tmp_path) as house, playing(succeed) as worker:
+        await add_and_wait(house, worker)
+        worker.is_frozen = True
+        refreshing = asyncio.create_task(house.fleet.refresh())
+        await asyncio.sleep(0)
+        removing = asyncio.create_task(house.fleet.remove(WorkerId("w1")))
+        worker.object_info = loading("a.ckpt")
+        worker.is_frozen = False
+        await asyncio.gather(refreshing, removing)
+        assert list(house.fleet.capabilities) == []
+        assert not house.fleet.catalog
+
+
+async def test_refused_at_once_all_profit_from_one_refresh(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house, playing(succeed) as worker:
+        worker.object_info = loading("a.ckpt")
+        await add_and_wait(house, worker)
+        worker.object_info = loading("a.ckpt", "new.ckpt")
+        assert await asyncio.gather(*(house.fleet.refresh() for _ in range(5))) == [True] * 5
+
+
+async def test_models_that_cannot_be_listed_now_are_as_they_were_known(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house, playing(succeed) as worker:
+        worker.models = {"checkpoints": {"a.ckpt": 5}, "loras": {"l.ckpt": 6}}
+        await add_and_wait(house, worker)
+        await house.until(lambda: "loras/l.ckpt" in house.fleet.model_sizes)
+        worker.broken_folders = {"checkpoints"}
+        worker.models["loras"] = {"l.ckpt": 7}
+        await house.fleet.refresh()
+        assert house.fleet.model_sizes["checkpoints/a.ckpt"] == 5
+        assert house.fleet.model_sizes["loras/l.ckpt"] == 7
+
+
+async def test_store_that_fails_once_does_not_hide_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_house(tmp_path) as house:
+        catalog = FleetCatalog(house.store)
+        await house.store.save_worker(WorkerRecord(WorkerId("w"), "static", None, Instant(0)))
+        content = json.dumps(OBJECT_INFO).encode()
+
+        async def fail(*_: object) -> None:
+            raise StoreUnavailable("the disk is full")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(house.store, "save_catalog", fail)
+            with pytest.raises(StoreUnavailable):
+                await catalog.learn(WorkerId("w"), content)
+        await catalog.learn(WorkerId("w"), content)
+        assert set(catalog.merged.types) == set(OBJECT_INFO)
+        assert len(await house.store.list_catalogs()) == 1
+
+
+async def test_halves_of_characters_from_a_worker_do_no_harm(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house, playing(succeed) as worker:
+        worker.models = {"checkpoints": {"\ud800.safetensors": 5}}
+        worker.object_info = {**OBJECT_INFO, "\ud800x": {"output": []}}
+        await add_and_wait(house, worker)
+        await house.until(lambda: house.fleet.model_sizes)
+        assert "checkpoints/?.safetensors" in house.fleet.model_sizes
+        assert "?x" in house.fleet.catalog
+
+
+async def test_nothing_is_warm_on_a_worker_that_was_away(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house, playing(succeed) as worker:
+        worker.object_info = loading("a.ckpt")
+        await add_and_wait(house, worker)
+        await house.ended(await house.submit(graph=graph_with("a.ckpt")))
+        await house.until(lambda: capabilities(house).warm_models == {"a.ckpt"})
+        await worker.drop_sockets()
+        await house.until(lambda: not capabilities(house).warm_models)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import struct
 from typing import Any
 
 import pytest
@@ -16,6 +17,13 @@ from tests.processes import Comfyrail
 def save(server: Comfyrail, name: str, **fields: Any) -> tuple[int, Any]:
     body = {"workflow": picture(), **fields}
     return server.call("PUT", f"/v1/workflows/{name}", body)
+
+
+def damaged_bundle() -> bytes:
+    """Its last record says that the list of files is near the end of 4 GiB."""
+    content = bytearray(zipped({"a/workflow.json": b"{}"}))
+    content[-6:-2] = struct.pack("<L", 0xFFFFFFF0)
+    return bytes(content)
 
 
 def width_of(server: Comfyrail, job_id: str) -> int:
@@ -262,6 +270,7 @@ def test_bundle_goes_out_and_in(running_server: Comfyrail, name: str) -> None:
     ("content", "status", "code"),
     [
         (b"no zip", 422, "INVALID_BUNDLE"),
+        (damaged_bundle(), 422, "INVALID_BUNDLE"),
         (zipped({"a/workflow.json": b"{}"}), 422, "SCHEMA_VALIDATION_ERROR"),
         (zipped({"a/workflow.json": b"nope"}), 422, "SCHEMA_VALIDATION_ERROR"),
         (zipped({"B/workflow.json": b"{}"}), 422, "INVALID_WORKFLOW_NAME"),

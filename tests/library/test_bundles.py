@@ -1,10 +1,12 @@
 """Bundles: what comes in is hostile until checked [1.4]."""
 
 import contextlib
+import errno
 import io
 import json
 import stat
 import struct
+import tempfile
 import zipfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -178,6 +180,33 @@ def lying_end() -> bytes:
     return bytes(content)
 
 
+def in_end_record(place: int, value: int) -> bytes:
+    content = bytearray(zipped({"a/workflow.json": b"{}"}))
+    content[place : place + 4 or None] = struct.pack("<L", value)
+    return bytes(content)
+
+
+def misplaced_file() -> bytes:
+    """The list says that the file is near the end of 4 GiB."""
+    content = bytearray(zipped({"a/workflow.json": b"{}"}))
+    place = content.index(b"PK\x01\x02") + 42
+    content[place : place + 4] = struct.pack("<L", 0xFFFFFFF0)
+    return bytes(content)
+
+
+def file_beyond_all_disks() -> bytes:
+    """The list says, in the form for large files, that the file is where no file system reaches."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as bundle:
+        info = zipfile.ZipInfo("a/workflow.json")
+        bundle.writestr(info, "{}")
+        info.extra = struct.pack("<HHQ", 1, 8, (1 << 63) - 1)
+    damaged = bytearray(content.getvalue())
+    place = damaged.index(b"PK\x01\x02") + 42
+    damaged[place : place + 4] = b"\xff\xff\xff\xff"
+    return bytes(damaged)
+
+
 HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "traversal": (lambda: zipped({"a/../../workflow.json": b"{}"}), "no file of a workflow"),
     "parent": (lambda: zipped({"../workflow.json": b"{}"}), "no file of a workflow"),
@@ -203,15 +232,20 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
         r"version 2 has no workflow\.json",
     ),
     "empty": (lambda: zipped({}), "no workflow in it"),
-    "no zip": (lambda: b"hello", "not a zip file"),
-    "nothing": (lambda: b"", "not a zip file"),
+    "no zip": (lambda: b"hello" * 20, r"it is not a zip file\.$"),
+    "nothing": (lambda: b"", r"it is not a zip file\.$"),
     "bomb": (lambda: zipped({"a/workflow.json": b" " * (20 << 20)}), "larger than 10485760"),
     "understated bomb": (understated, "cannot be read|not as large"),
     "broken": (broken_data, "cannot be read"),
     "many files": (many_files, "too many files"),
     "comment": (with_comment, "comment"),
     "lying end": (lying_end, "too many files"),
-    "cut": (lambda: zipped({"a/workflow.json": b"{}"})[:-30], "not a zip file"),
+    "cut": (lambda: zipped({"a/workflow.json": b"{}"})[:-30], "cut off"),
+    "list beyond the end": (lambda: in_end_record(-6, 0xFFFFFFF0), "is damaged"),
+    "list before its place": (lambda: in_end_record(-6, 3), "is damaged"),
+    "list that is too long": (lambda: in_end_record(-10, 1 << 20), "is damaged"),
+    "misplaced file": (misplaced_file, "is damaged"),
+    "file beyond all disks": (file_beyond_all_disks, "is damaged"),
 }
 
 
@@ -280,17 +314,34 @@ MEMBERS = st.dictionaries(
 )
 
 
+CHANGES = st.dictionaries(st.integers(-120, 400), st.integers(0, 255), max_size=6)
+
+
 @settings(max_examples=150, deadline=None)
-@given(MEMBERS, st.integers(0, 400), st.integers(0, 255))
+@given(MEMBERS, CHANGES)
 def test_any_bytes_are_a_bundle_or_a_refusal(
-    members: dict[str, bytes], place: int, value: int
+    members: dict[str, bytes], changes: dict[int, int]
 ) -> None:
     try:
         content = bytearray(zipped(members))
     except (ValueError, UnicodeError, IndexError):
         return  # names that zipfile itself cannot write
-    if place < len(content):
-        content[place] = value
-    with contextlib.suppress(InvalidLibraryEntry):
-        for files in BundleReader(io.BytesIO(bytes(content))).versions():
+    for place, value in changes.items():
+        if -len(content) <= place < len(content):
+            content[place] = value
+    # A real file: it refuses other places than bytes in memory do.
+    with tempfile.TemporaryFile() as file, contextlib.suppress(InvalidLibraryEntry):
+        file.write(content)
+        for files in BundleReader(file).versions():
             assert "workflow.json" in files
+
+
+class BrokenDisk(io.BytesIO):
+    def read(self, size: int | None = -1, /) -> bytes:
+        del size
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_fault_of_the_disk_is_not_said_of_the_bundle() -> None:
+    with pytest.raises(OSError, match="Input/output error"):
+        BundleReader(BrokenDisk(zipped({"a/workflow.json": b"{}"})))

@@ -67,6 +67,11 @@ def test_older_version_is_run_and_printed(
     printed = on(running_server, "run", f"{name}@1", "-o", str(tmp_path / "out"))
     with Image.open(printed.strip()) as image:
         assert image.width == 11
+    shown = on(running_server, "workflows", "show", f"{name}@1").splitlines()
+    assert [each.split(maxsplit=1) for each in shown[1:3]] == [
+        ["Version", "1"],
+        ["Versions", "1, 2"],
+    ]
     content = json.loads(on(running_server, "workflows", "show", f"{name}@1", "--json"))
     assert content == picture(width=11)
     lines = on(running_server, "workflows", "versions", name).splitlines()
@@ -96,6 +101,8 @@ def test_export_import_and_delete(
     assert again.strip() == f"{name} (1).zip"
     ended = comfyrail("workflows", "import", str(bundle), "--server", running_server.url)
     assert (ended.returncode, "already" in ended.stderr) == (2, True)
+    assert "--replace" in ended.stderr
+    assert "--name NAME" in ended.stderr
     said = on(running_server, "workflows", "import", str(bundle), "--replace")
     assert f"Imported {name}, version 2." in said
     ended = comfyrail("workflows", "delete", name, "--server", running_server.url)
@@ -132,6 +139,20 @@ def test_person_is_asked_before_all_versions_go(
         (["workflows", "save", "Bad Name", "FILE"], "cannot be a workflow's name"),
         (["workflows", "save", "good", "nowhere.json"], "cannot be read"),
         (["workflows", "save", "good", "FILE", "--inputs", "BAD"], "one of text, integer"),
+        (["workflows", "save", "good", "FILE", "--inputs", "BAD"], "bad.yaml: Declared input 'a'"),
+        (
+            ["workflows", "save", "good", "FILE", "--inputs", "cut.yaml"],
+            "Error: cut.yaml is not YAML",
+        ),
+        (
+            ["workflows", "save", "good", "FILE", "--inputs", "cut.json"],
+            "Error: cut.json is not JSON",
+        ),
+        (["workflows", "save", "good", "FILE", "--inputs", "empty.yaml"], "empty.yaml is empty"),
+        (
+            ["workflows", "save", "good", "FILE", "--inputs", "link.yaml"],
+            "takes IMAGE from another",
+        ),
         (["workflows", "save", "good", "FILE", "--preview", "FILE"], "not a PNG"),
         (["workflows", "save", "good", "FILE", "--preview", "/dev/zero"], "larger than 4 MiB"),
         (["workflows", "import", "FILE"], "not a zip file"),
@@ -144,6 +165,10 @@ def test_wrong_use_is_explained_with_exit_code_2(
     running_server: Comfyrail, folder: Path, arguments: list[str], said: str
 ) -> None:
     (folder / "bad.yaml").write_text("a: {target: 1.x, type: string}")
+    (folder / "cut.yaml").write_text("a: [")
+    (folder / "cut.json").write_text("[")
+    (folder / "empty.yaml").write_text("# nothing yet\n")
+    (folder / "link.yaml").write_text("a: 2.image")
     paths = {"FILE": str(folder / "workflow.json"), "BAD": str(folder / "bad.yaml")}
     given = [paths.get(each, each) for each in arguments]
     ended = comfyrail(*given, "--server", running_server.url, cwd=folder)

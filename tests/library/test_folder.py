@@ -1,13 +1,19 @@
 """The library as folders [1.4]."""
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from comfyrail.access.principal import LOCAL_USER
 from comfyrail.errors import (
     Conflict,
     InvalidLibraryEntry,
@@ -18,7 +24,13 @@ from comfyrail.errors import (
 from comfyrail.ids import TenantId
 from comfyrail.library import library as library_module
 from comfyrail.library import writer as writer_module
+from comfyrail.library.files import LIMITS
+from comfyrail.library.folder import LibraryFolder, StoredVersion
 from comfyrail.library.library import WorkflowLibrary
+from comfyrail.library.writer import FolderWriter
+from comfyrail.usecases.library import Draft, Library
+from comfyrail.workflow.catalog import NodeCatalog
+from tests.graphs import picture
 from tests.library.parts import LOCAL, accept_all, names_in, png, workflow_file
 
 OTHER = TenantId("someone")
@@ -276,3 +288,181 @@ async def test_disk_that_refuses_is_said_to_be_unavailable(
     (tmp_path / "workflows").write_text("in the way")
     with pytest.raises(StoreUnavailable):
         await save(library, "poster")
+
+
+class Meanwhile:
+    """Names of files to read, where something happens before the first time that they are read."""
+
+    def __init__(self, happens: Callable[[], object]) -> None:
+        self._happens: list[Callable[[], object]] = [happens]
+
+    def __iter__(self) -> Iterator[str]:
+        while self._happens:
+            self._happens.pop()()
+        return iter(LIMITS)
+
+
+def numbered(number: int) -> dict[str, bytes]:
+    content = json.dumps({"number": number}).encode()
+    return {"workflow.json": content, "description.md": str(number).encode()}
+
+
+@pytest.fixture
+def writer(library: WorkflowLibrary, tmp_path: Path) -> FolderWriter:
+    del library
+    return FolderWriter(LibraryFolder(tmp_path / "workflows", tmp_path))
+
+
+async def test_version_that_was_made_by_hand_is_not_read_as_the_next_one(
+    library: WorkflowLibrary, writer: FolderWriter, tmp_path: Path
+) -> None:
+    by_hand(tmp_path, "mine", number=1)
+    meanwhile = Meanwhile(lambda: writer.add("mine", [numbered(2)]))
+    found = await library.read(LOCAL, "mine", 1, meanwhile)
+    assert json.loads(found.files["workflow.json"]) == {"number": 1}
+    assert "description.md" not in found.files
+
+
+async def test_workflow_that_is_deleted_while_it_is_read_is_not_there(
+    library: WorkflowLibrary, writer: FolderWriter
+) -> None:
+    writer.add("mine", [numbered(1)])
+    with pytest.raises(LibraryEntryNotFound):
+        await library.read(LOCAL, "mine", 1, Meanwhile(lambda: writer.delete("mine")))
+
+
+async def test_workflow_that_gets_the_name_while_another_is_read_is_read_as_a_whole(
+    library: WorkflowLibrary, writer: FolderWriter
+) -> None:
+    writer.add("mine", [numbered(1), numbered(2) | {"preview.png": png()}])
+
+    def another() -> None:
+        writer.delete("mine")
+        writer.add("mine", [numbered(3)])
+
+    found = await library.read(LOCAL, "mine", None, Meanwhile(another))
+    assert (found.version, found.versions, found.has_preview) == (1, (1,), False)
+    assert json.loads(found.files["workflow.json"]) == {"number": 3}
+    writer.add("mine", [numbered(4)])
+    with pytest.raises(LibraryEntryNotFound):
+        await library.read(LOCAL, "mine", 2, Meanwhile(another))
+
+
+async def test_reading_while_workflows_come_and_go_finds_a_whole_one_or_none(
+    library: WorkflowLibrary, writer: FolderWriter, tmp_path: Path
+) -> None:
+    is_over = threading.Event()
+
+    def come_and_go() -> None:
+        try:
+            for number in range(0, 120, 3):
+                writer.add("race", [numbered(number), numbered(number + 1)])
+                writer.add("race", [numbered(number + 2)])
+                writer.delete("race")
+        finally:
+            is_over.set()
+
+    async def read(ask: Callable[[], Any]) -> int:
+        found = 0
+        while not is_over.is_set():
+            with contextlib.suppress(LibraryEntryNotFound):
+                got = await ask()
+                found += 1
+                if isinstance(got, StoredVersion):
+                    number = json.loads(got.files["workflow.json"])["number"]
+                    assert got.files["description.md"] == str(number).encode()
+                    assert number % 3 == got.version - 1
+        return found
+
+    def bundle() -> Any:
+        return library.export_bundle(LOCAL, "race", None)
+
+    async def close(ask: Callable[[], Any]) -> None:
+        (await ask()).close()
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    found = await asyncio.gather(
+        read(lambda: library.read(LOCAL, "race")),
+        read(lambda: library.read(LOCAL, "race", 1)),
+        read(lambda: library.read(LOCAL, "race", 2)),
+        read(lambda: library.versions(LOCAL, "race")),
+        read(lambda: library.page(LOCAL, "", 9)),
+        read(lambda: close(bundle)),
+    )
+    thread.join()
+    assert all(found), found
+    assert names_in(tmp_path / "workflows") == [".incoming"]
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+async def test_what_has_the_number_of_the_next_version_is_passed_over(
+    library: WorkflowLibrary, tmp_path: Path, kind: str
+) -> None:
+    await save(library, "poster", number=1)
+    in_the_way = tmp_path / "workflows" / "poster" / "versions" / "2"
+    if kind == "file":
+        in_the_way.write_text("x")
+    else:
+        in_the_way.symlink_to(tmp_path)
+    assert await save(library, "poster", number=3) == 3
+    assert (await library.read(LOCAL, "poster")).versions == (1, 3)
+    with pytest.raises(LibraryEntryNotFound):
+        await library.read(LOCAL, "poster", 2)
+
+
+async def test_what_is_in_the_way_of_a_version_made_by_hand_is_named(
+    library: WorkflowLibrary, tmp_path: Path
+) -> None:
+    folder = by_hand(tmp_path, "mine", by="hand")
+    (folder / "versions").mkdir()
+    (folder / "versions" / "1").write_text("x")
+    with pytest.raises(InvalidLibraryEntry, match=r"workflows/mine/versions/1 .*must be a folder"):
+        await save(library, "mine", by="program")
+    assert await stored(library, "mine") == {"by": "hand"}
+    (folder / "versions" / "1").unlink()
+    assert await save(library, "mine", by="program") == 2
+
+
+async def test_no_message_shows_where_the_data_folder_is(
+    library: WorkflowLibrary, tmp_path: Path
+) -> None:
+    (tmp_path / "workflows" / "broken" / "versions" / "4").mkdir(parents=True)
+    large = by_hand(tmp_path, "large")
+    (large / "description.md").write_bytes(bytes(65 << 10))
+    (tmp_path / "workflows" / "linked").symlink_to(tmp_path)
+    theirs = tmp_path / "tenants" / "someone" / "workflows" / "broken" / "versions" / "1"
+    theirs.mkdir(parents=True)
+    for failing, said in (
+        (library.read(LOCAL, "broken"), "into workflows/broken/versions/4 in the data folder"),
+        (library.read(LOCAL, "large"), "workflows/large/description.md in the data folder"),
+        (save(library, "linked"), "workflows/linked in the data folder"),
+        (library.read(OTHER, "broken"), "into tenants/someone/workflows/broken/versions/1 in"),
+    ):
+        with pytest.raises(InvalidLibraryEntry) as caught:
+            await failing
+        assert said in caught.value.message
+        assert str(tmp_path) not in caught.value.message
+
+
+async def test_library_is_read_while_all_other_threads_are_busy(tmp_path: Path) -> None:
+    folder = WorkflowLibrary(tmp_path, LOCAL)
+    library = Library(folder, NodeCatalog)
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    is_over = threading.Event()
+    busy = loop.run_in_executor(None, is_over.wait, 60)
+    try:
+        async with asyncio.timeout(20):
+            draft = Draft(json.dumps(picture()).encode())
+            assert (await library.save(LOCAL_USER, "mine", draft)).versions == (1,)
+            assert (await library.find(LOCAL_USER, "mine")).workflow == picture()
+            assert (await library.show(LOCAL_USER, "mine", 1)).stored.version == 1
+            assert len((await library.page(LOCAL_USER, "", 9)).entries) == 1
+            assert len(await library.versions(LOCAL_USER, "mine")) == 1
+            (await library.export_bundle(LOCAL_USER, "mine", None)).close()
+    finally:
+        is_over.set()
+        await busy
+        folder.close()
+    assert not [each for each in threading.enumerate() if each.name.startswith("library-")]

@@ -5,17 +5,16 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from typing import Any
 
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from comfyrail.network.addresses import read_network
-
 PUBLIC = "127.0.0.2"
 """Stands for an address of the Internet: the only exception that clients of tests have."""
 PRIVATE = "127.0.0.1"
-AS_PUBLIC = (read_network(PUBLIC),)
+AS_PUBLIC = (ip_network(PUBLIC),)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -9,6 +9,7 @@ from comfyrail.planning.model_sizes import estimated_size
 from comfyrail.workflow.capabilities import GIBIBYTE, ResourceNeeds
 from comfyrail.workflow.catalog import NodeCatalog
 from comfyrail.workflow.graph import parse_workflow
+from comfyrail.workflow.input_costs import MOST_INPUTS, without_excess
 from tests.graphs import picture
 from tests.planning.simulated_history import CATALOG, Graph, text_to_image
 
@@ -92,3 +93,38 @@ def test_hostile_workflow_has_an_analysis() -> None:
     numbers = (found.complexity, found.needs.video_memory, found.needs.memory, found.needs.disk)
     assert all(math.isfinite(number) and 0 <= number < 2**60 for number in numbers)
     assert sum(map(len, found.levels)) == found.node_count
+
+
+def flooded(class_type: str, **inputs: object) -> Graph:
+    """A node with more inputs than are looked at."""
+    graph = text_to_image()
+    flood = {f"z{number}": ["7", 0] for number in range(MOST_INPUTS + 1)}
+    graph["x"] = {"class_type": class_type, "inputs": {**flood, **inputs}}
+    return graph
+
+
+def test_inputs_that_a_type_does_not_have_are_not_looked_at_where_there_are_very_many() -> None:
+    graph = flooded("ImageBlur", image=["6", 0], blur_radius=3)
+    looked_at = without_excess(parse_workflow(graph), CATALOG)
+    assert set(looked_at.nodes["x"].inputs) == {"image", "blur_radius"}
+    plain = text_to_image()
+    plain["x"] = {"class_type": "ImageBlur", "inputs": {"image": ["6", 0], "blur_radius": 3}}
+    assert without_excess(parse_workflow(plain), CATALOG).nodes == looked_at.nodes
+    assert analyse(parse_workflow(graph), CATALOG) == analyse(parse_workflow(plain), CATALOG)
+
+
+def test_of_a_type_that_nobody_knows_few_inputs_are_looked_at_in_any_order() -> None:
+    graph = flooded("Unknown", ckpt_name="a.safetensors")
+    looked_at = without_excess(parse_workflow(graph), CATALOG).nodes["x"].inputs
+    assert len(looked_at) <= MOST_INPUTS // len(graph)
+    assert "ckpt_name" in looked_at
+    turned = {**graph, "x": {**graph["x"], "inputs": dict(reversed(graph["x"]["inputs"].items()))}}
+    first, second = (analyse(parse_workflow(each), CATALOG) for each in (graph, turned))
+    assert first.signature == second.signature
+
+
+def test_all_inputs_of_an_ordinary_workflow_are_looked_at() -> None:
+    graph = text_to_image()
+    graph["5"]["inputs"].update({f"z{number}": number for number in range(1000)})
+    workflow = parse_workflow(graph)
+    assert without_excess(workflow, CATALOG) is workflow

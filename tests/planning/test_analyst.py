@@ -78,3 +78,16 @@ def test_hostile_values_are_analysed_without_a_key() -> None:
     assert analyst.analyse(bad).node_count == 1
     unknown = parse_workflow({"1": {"class_type": "Nobody knows", "inputs": {"seed": 1}}})
     assert analyst.analyse(unknown).node_count == 1
+
+
+def test_transform_and_link_to_a_text_are_part_of_what_is_remembered() -> None:
+    plain = graph(64, 1, "a", "area").to_prompt()
+    blurred = json.loads(json.dumps(plain))
+    blur = {"class_type": "ImageBlur", "input": "image", "inputs": {"blur_radius": 9, "sigma": 1.0}}
+    blurred["3"]["_meta"] = {"transforms": {"images": blur}}
+    linked = json.loads(json.dumps(plain))
+    linked["3"]["inputs"]["filename_prefix"] = ["2", 0]
+    analyst = Analyst(CATALOG, {})
+    for prompt in (plain, blurred, linked):
+        workflow = parse_workflow(prompt)
+        assert analyst.analyse(workflow) == analyse(workflow, CATALOG, {})

@@ -5,7 +5,8 @@ import random
 import msgspec
 import pytest
 
-from comfyrail.planning.node_costs import Point, fit_cost, fit_node_costs
+from comfyrail.planning.measured_runs import Point, collect_runs
+from comfyrail.planning.node_costs import fit_cost, fit_node_costs
 from comfyrail.planning.node_kinds import DEFAULT_COSTS, NodeCost, NodeKind
 from comfyrail.planning.node_work import NodeWork
 from tests.planning.simulated_history import simulated_history
@@ -68,12 +69,14 @@ def test_type_that_was_never_seen_costs_what_its_kind_does_here() -> None:
         for record in simulated_history(100)
     ]
     unseen = NodeWork("SomeImageNode", NodeKind.IMAGE, units=1.0)
-    usual, slower = (fit_node_costs(each, {}) for each in (simulated_history(100), slow))
+    usual, slower = (
+        fit_node_costs(collect_runs(each), {}) for each in (simulated_history(100), slow)
+    )
     assert slower.seconds(unseen) == pytest.approx(50 * usual.seconds(unseen), rel=0.3)
 
 
 def test_model_has_its_own_cost_and_an_unknown_one_that_of_its_type() -> None:
-    costs = fit_node_costs(simulated_history(300), {})
+    costs = fit_node_costs(collect_runs(simulated_history(300)), {})
 
     def seconds(model: str) -> float:
         work = NodeWork("KSampler", NodeKind.SAMPLER, units=20.0, steps=20.0, model=model)

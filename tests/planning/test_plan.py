@@ -9,6 +9,7 @@ from comfyrail.planning.analysis import analyse
 from comfyrail.planning.cost import CostRates, cost_of
 from comfyrail.planning.duration import DurationModel
 from comfyrail.planning.model_plan import learn_load_rate, plan_models
+from comfyrail.planning.model_sizes import size_of_model, told_sizes
 from comfyrail.planning.plan import make_plan
 from comfyrail.workflow.capabilities import GIBIBYTE, WorkerCapabilities
 from comfyrail.workflow.graph import parse_workflow
@@ -110,3 +111,22 @@ def test_worker_with_warm_models_is_expected_to_be_faster() -> None:
     ).workers
     assert warm.prediction.seconds < cold.prediction.seconds
     assert warm.cost < cold.cost
+
+
+def test_where_workers_disagree_the_smallest_size_of_a_model_counts() -> None:
+    def worker(size: int | None, folder: str = "checkpoints") -> WorkerCapabilities:
+        return WorkerCapabilities("w", CATALOG, models={folder: {CHECKPOINT: size}})
+
+    workers = [worker(1 << 60), worker(2_000_000_000), worker(None), worker(0), worker(-1)]
+    sizes = told_sizes([*workers, worker(3_000_000_000, "loras")])
+    assert size_of_model("checkpoints", CHECKPOINT, sizes) == (2_000_000_000, True)
+    assert size_of_model("loras", CHECKPOINT, sizes) == (3_000_000_000, True)
+    assert not size_of_model("vae", CHECKPOINT, sizes)[1]
+    assert size_of_model("models", CHECKPOINT, sizes) == (2_000_000_000, True)
+
+
+def test_given_sizes_count_in_place_of_those_that_the_workers_tell() -> None:
+    given = {f"checkpoints/{CHECKPOINT}": 5}
+    plan = make_plan(WORKFLOW, CATALOG, [WARM], DurationModel(), CostRates(), model_sizes=given)
+    assert plan.analysis.models[0].size == 5
+    assert not plan.analysis.models[1].is_known

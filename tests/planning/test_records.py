@@ -3,6 +3,7 @@
 import json
 import math
 
+import msgspec
 import pytest
 
 from comfyrail.clock import Instant
@@ -55,6 +56,28 @@ def test_senseless_times_are_left_out() -> None:
     assert ExecutionRecord.decode(made.encode()) == made
 
 
+def replaced(complexity: float = 1.0, units: float = 1.0, steps: float = 1.0) -> bytes:
+    """A record with other numbers."""
+    made = record(n5=1.0)
+    sampler = msgspec.structs.replace(made.nodes[0], units=units, steps=steps)
+    return msgspec.structs.replace(made, complexity=complexity, nodes=(sampler,)).encode()
+
+
+def test_largest_work_that_an_analysis_finds_is_a_record() -> None:
+    sides = {"width": 1e9, "height": 1e9, "batch_size": 1e9}
+    graph = text_to_image(steps=10**6, sampler_name="seeds_3")
+    graph["4"]["inputs"].update(sides)
+    made = record_of(
+        analyse(parse_workflow(graph), CATALOG),
+        job_id="j",
+        device=None,
+        seconds=1e300,
+        finished_at=Instant(5),
+        node_seconds={"5": 1e300},
+    )
+    assert ExecutionRecord.decode(made.encode()) == made
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -67,8 +90,13 @@ def test_senseless_times_are_left_out() -> None:
         record(n5=1.0).encode().replace(b'"seconds":1.0', b'"seconds":-1.0'),
         record(n5=1.0).encode().replace(b'"seconds":1.0', b'"seconds":1e999'),
         record(n5=1.0).encode().replace(b'"sampler"', b'"of a later version"'),
+        record(n5=1.0).encode().replace(b'"seconds":1.0', b'"seconds":1e308'),
+        record(n5=1.25).encode().replace(b",1.25,", b",1e308,"),
+        replaced(complexity=1e308),
+        replaced(units=1e300),
+        replaced(steps=1e160),
     ],
-    ids=range(9),
+    ids=range(14),
 )
 def test_what_is_no_record_is_none(data: bytes) -> None:
     assert ExecutionRecord.decode(data) is None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from comfyrail.planning.node_kinds import NodeKind
 from comfyrail.planning.node_work import NodeWork
-from comfyrail.planning.work import node_works
+from comfyrail.planning.work import Survey
 from comfyrail.workflow.catalog import NodeCatalog, parse_object_info
 from comfyrail.workflow.graph import parse_workflow
 from tests.planning.simulated_history import CATALOG, OBJECT_INFO, Graph, text_to_image
@@ -19,7 +19,7 @@ from tests.planning.simulated_history import CATALOG, OBJECT_INFO, Graph, text_t
 def works_of(
     graph: Graph, catalog: NodeCatalog = CATALOG, sizes: Mapping[str, int] | None = None
 ) -> Mapping[str, NodeWork]:
-    return node_works(parse_workflow(graph), catalog, sizes)
+    return Survey.of(parse_workflow(graph), catalog, sizes or {}).works
 
 
 def node(class_type: str, **inputs: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from comfyrail.ids import (
 )
 from comfyrail.jobs.events import EventType, NewEvent
 from comfyrail.jobs.faults import Fault
-from comfyrail.jobs.job import Attempt, NewJob, NewOutput, Progress
+from comfyrail.jobs.job import Attempt, NewJob, NewOutput, Progress, Usage
 from comfyrail.jobs.outcome import Cancelled, Completed, Failed, Lost
 from comfyrail.jobs.priority import queue_rank
 from comfyrail.jobs.states import JobState
@@ -447,3 +447,41 @@ async def test_cancel_and_completion_at_once_give_one_end(store: Store, clock: M
         types = await types_of(store, attempt.job_id)
         assert types.count("completed") == 1
         assert "cancelled" not in types
+
+
+async def finished(store: Store, clock: ManualClock, usage: Usage) -> JobId:
+    attempt = await queued_and_started(store, clock)
+    await store.finish_attempt(attempt.token, Completed(()), usage=usage)
+    return attempt.job_id
+
+
+async def test_job_costs_what_all_its_attempts_cost(store: Store, clock: ManualClock) -> None:
+    job = new_job(clock, estimated_cost=0.5)
+    await store.add_job(job)
+    assert (await store.get_job(TENANT, job.id)).cost is None
+    first = await start(store, job)
+    await store.finish_attempt(first.token, Lost("gone"), usage=Usage(0.25))
+    second = await start(store, job)
+    await store.finish_attempt(second.token, Completed(()), usage=Usage(0.5))
+    found = await store.get_job(TENANT, job.id)
+    assert (found.estimated_cost, found.cost) == (0.5, 0.75)
+
+
+async def test_records_are_kept_in_order_and_the_oldest_go(
+    store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("comfyrail.store.sqlite.transitions.RECORDS_KEPT", 3)
+    await finished(store, clock, Usage(0.0))
+    for number in range(5):
+        await finished(store, clock, Usage(0.0, b"%d" % number))
+    kept = await store.records_after(0)
+    assert [content for _, content in kept] == [b"2", b"3", b"4"]
+    assert await store.records_after(kept[1][0]) == kept[2:]
+
+
+async def test_description_of_a_worker_is_remembered(store: Store, clock: ManualClock) -> None:
+    await store.save_worker(WorkerRecord(WORKER, "static", "http://x", clock.now()))
+    await store.describe_worker(WORKER, b"{}")
+    await store.save_worker(WorkerRecord(WORKER, "static", "http://y", clock.now()))
+    (found,) = await store.list_workers()
+    assert (found.endpoint, found.description) == ("http://y", b"{}")

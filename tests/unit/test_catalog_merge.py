@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from comfyrail.workflow.catalog import NodeCatalog, parse_object_info
+from comfyrail.workflow.catalog import NodeCatalog, parse_object_info, types_match
 from comfyrail.workflow.catalog_merge import (
     Difference,
     find_differences,
@@ -48,12 +48,23 @@ def test_input_is_required_where_all_require_it() -> None:
     assert not ports["mode"].required
 
 
-def test_outputs_and_kinds_are_those_of_the_first() -> None:
+def test_where_kinds_differ_each_is_taken_and_given() -> None:
     first = catalog({"n": ["INT", {"min": 1}]}, ["IMAGE"])
-    merged = merge_catalogs([first, catalog({"n": ["STRING", {}]}, ["MASK"])]).types["Node"]
-    assert [output.type for output in merged.outputs] == ["IMAGE"]
-    assert merged.inputs["n"].type == "INT"
-    assert merged.inputs["n"].minimum == 1
+    merged = merge_catalogs([first, catalog({"n": ["STRING", {}]}, ["MASK", "INT"])]).types["Node"]
+    assert [output.type for output in merged.outputs] == ["IMAGE,MASK", "INT"]
+    assert merged.inputs["n"].type == "INT,STRING"
+    assert merged.inputs["n"].minimum is None
+    assert all(types_match(merged.outputs[0].type, wanted) for wanted in ("IMAGE", "MASK"))
+
+
+def test_output_node_of_one_worker_is_one() -> None:
+    plain = {"input": {"required": {}}, "output": []}
+    catalogs = [
+        parse_object_info({"Node": plain}),
+        parse_object_info({"Node": plain | {"output_node": True}}),
+    ]
+    assert merge_catalogs(catalogs).types["Node"].is_output
+    assert list(find_differences(catalogs)) == [Difference("Node", "output_node")]
 
 
 def test_differences_are_told() -> None:

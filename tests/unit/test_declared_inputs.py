@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comfyrail.errors import InvalidWorkflow, MalformedWorkflow, UnknownParameter
-from comfyrail.workflow.catalog import NodeCatalog
+from comfyrail.workflow.catalog import NodeCatalog, parse_object_info
 from comfyrail.workflow.declared_inputs import DeclaredInput, parse_declared_inputs
 from comfyrail.workflow.declared_values import fit_declared_value
 from comfyrail.workflow.graph import Workflow, parse_workflow
@@ -76,6 +76,7 @@ def test_what_is_set_on_the_node_counts_more(workflow: Workflow) -> None:
 
 def test_required_input_is_demanded(workflow: Workflow) -> None:
     finding = refused(workflow, {}, required=True)
+    assert "give it a value (input_params, or --set size=VALUE)" in finding["message"]
     assert (finding["error_code"], finding["path"]) == (
         "MISSING_REQUIRED_INPUT",
         "input_params.size",
@@ -117,6 +118,123 @@ def test_input_that_leads_nowhere_is_a_fault_of_the_workflow(workflow: Workflow)
         "inputs.b.target",
         "inputs.d.target",
     ]
+
+
+CATALOG = parse_object_info(
+    {
+        "EmptyImage": {
+            "input": {"required": {"width": ["INT", {"min": 1, "max": 512}]}},
+            "output": ["IMAGE"],
+        },
+        "ImageInvert": {"input": {"required": {"image": ["IMAGE"]}}, "output": ["IMAGE"]},
+        "SaveImage": {
+            "display_name": "Keep Image",
+            "input": {
+                "required": {"images": ["IMAGE"], "filename_prefix": ["STRING", {}]},
+                "optional": {
+                    "format": [["png", "webp", ["odd"]]],
+                    "quality": ["COMBO", {"options": [1, 2]}],
+                    "overlay": [["a.png"], {"image_upload": True}],
+                    "model": [[]],
+                    "vae_name": [["none"]],
+                    "other_model": [["a.safetensors"]],
+                    "mask": ["MASK"],
+                    "curve": ["CURVE"],
+                    "latent": ["IMAGE,STRING"],
+                    "anything": ["*"],
+                },
+            },
+            "output": [],
+        },
+        "LoadMask": {"input": {}, "output": ["MASK"]},
+    }
+)
+
+
+def faults(workflow: Workflow, raw: Any, catalog: NodeCatalog = CATALOG) -> list[tuple[str, str]]:
+    try:
+        check_targets(workflow, parse_declared_inputs(raw), catalog)
+    except MalformedWorkflow as error:
+        return [(each["path"], each["message"]) for each in error.details["findings"]]
+    return []
+
+
+@pytest.mark.parametrize(
+    ("target", "near"),
+    [
+        ("Saev.filename_prefix", "'Save.filename_prefix'"),
+        ("Saev.zzzzzzzz", "'Save.filename_prefix'"),
+        ("Saev.format", "'Save.format'"),
+        ("Saev", "'Save'"),
+        ("SaveImage.filename_prefix", "'Save.filename_prefix'"),
+        ("Keep Image.filename_prefix", "'Save.filename_prefix'"),
+        ("EmptyImage.width", "'1.width'"),
+    ],
+)
+def test_target_with_a_typo_gets_the_nearest_one(
+    workflow: Workflow, target: str, near: str
+) -> None:
+    ((path, message),) = faults(workflow, {"name": target})
+    assert path == "inputs.name.target"
+    assert f"No node is meant by the target '{target}'. Did you mean" in message
+    assert near in message
+
+
+def test_declared_name_is_not_proposed_as_a_target(workflow: Workflow) -> None:
+    ((_, message),) = faults(workflow, {"savee": "Saevee"}, NodeCatalog())
+    assert "'savee'" not in message.partition("leads nowhere")[2]
+
+
+@pytest.mark.parametrize(
+    ("declaration", "field", "said"),
+    [
+        ({"target": "2.image"}, "target", "takes IMAGE from another node"),
+        ({"target": "Save.images", "type": "image"}, "target", "takes IMAGE from another node"),
+        ({"target": "Save.mask"}, "target", "takes MASK from another node"),
+        (
+            {"target": "Save.format", "choices": ["png", "wepb"]},
+            "choices",
+            "'format' of node '3' (SaveImage) does not take: 'wepb'. Did you mean 'webp'?",
+        ),
+        (
+            {"target": "Save.format", "choices": list("abcde")},
+            "choices",
+            "'a', 'b', 'c' and 2 more",
+        ),
+        ({"target": "Save.quality", "choices": [1, 3]}, "choices", "does not take: 3."),
+        ({"target": "1.width", "choices": [64, 1024]}, "choices", "does not take: 1024."),
+        ({"target": "1.width", "choices": ["wide"]}, "choices", "does not take: 'wide'."),
+    ],
+)
+def test_declaration_that_the_nodes_cannot_take_is_refused(
+    workflow: Workflow, declaration: Any, field: str, said: str
+) -> None:
+    ((path, message),) = faults(workflow, {"name": declaration})
+    assert path == f"inputs.name.{field}"
+    assert said in message
+    assert faults(workflow, {"name": declaration | {"target": "3.images"}}, NodeCatalog()) == []
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        {"target": "Save.format", "choices": ["webp"]},
+        {"target": "Save.quality", "choices": [2]},
+        {"target": "1.width", "choices": [64, "128"]},
+        {"target": "Save.overlay", "choices": ["mine.png"]},
+        {"target": "Save.model", "choices": ["anything"]},
+        {"target": "Save.vae_name", "choices": ["of-another-worker"]},
+        {"target": "Save.other_model", "choices": ["of-another-worker"]},
+        {"target": "Save.format", "choices": ["png", "of-another-worker.gguf"]},
+        {"target": "Save.filename_prefix", "choices": ["a", 1]},
+        {"target": "Save.curve"},
+        {"target": "Save.latent"},
+        {"target": "Save.anything", "choices": [1]},
+        {"target": "1.color", "choices": [1]},
+    ],
+)
+def test_declaration_that_the_nodes_may_take_is_kept(workflow: Workflow, declaration: Any) -> None:
+    assert faults(workflow, {"name": declaration}) == []
 
 
 @pytest.mark.parametrize(

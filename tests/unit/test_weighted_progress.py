@@ -44,6 +44,12 @@ def test_node_without_a_weight_counts_as_the_mean() -> None:
     assert tracked.progress().fraction == pytest.approx(2 / 6)
 
 
+def test_attempt_that_is_taken_over_does_not_go_back() -> None:
+    tracked = ProgressTracker(PROMPT, SystemClock(), WEIGHTS, 0.7)
+    tracked.observe(NodeExecuting("p", "load"))
+    assert tracked.progress().fraction == pytest.approx(0.7)
+
+
 def test_what_nodes_took_and_what_was_cached_is_known_at_the_end() -> None:
     tracked = tracker()
     tracked.observe(NodesCached("p", ("load",)))

@@ -9,13 +9,14 @@ from typing import Any
 
 from comfyrail.validation.context import ERROR_STAGES, ValidationContext
 from comfyrail.validation.findings import Finding
-from comfyrail.validation.policy import NO_LIMITS, SecurityPolicy
+from comfyrail.validation.policy import SecurityPolicy, WorkflowLimits
 from comfyrail.validation.validate import validate
 from comfyrail.workflow.catalog import NodeCatalog, parse_object_info
 from comfyrail.workflow.graph import parse_workflow
 from tests.graphs import Graph
 
 DATA = Path(__file__).parent / "data"
+FORMATS = Path(__file__).parents[1] / "workflow_formats" / "data"
 
 MODELS = {
     "CheckpointLoaderSimple": ("ckpt_name", ["sd15.safetensors", "XL/sdxl_base_1.0.safetensors"]),
@@ -73,7 +74,13 @@ def catalog() -> NodeCatalog:
     return parse_object_info(object_info())
 
 
-FREE = SecurityPolicy(limits=NO_LIMITS)
+@cache
+def whole_catalog() -> NodeCatalog:
+    """All that a ComfyUI has by itself, without models."""
+    return parse_object_info(json.loads((FORMATS / "object_info.json").read_text()))
+
+
+FREE = SecurityPolicy(limits=WorkflowLimits(*[None] * 8))
 
 
 def context(policy: SecurityPolicy | None = None, **options: Any) -> ValidationContext:

@@ -6,9 +6,18 @@ import pytest
 from hypothesis import given, settings
 
 from comfyrail.validation.fixes import Fix, auto_fix
+from comfyrail.workflow.catalog import parse_object_info
 from comfyrail.workflow.graph import parse_workflow
 from tests.graphs import Graph
-from tests.validation.parts import FREE, context, findings, node, shown_image, text_to_image
+from tests.validation.parts import (
+    FREE,
+    context,
+    findings,
+    node,
+    object_info,
+    shown_image,
+    text_to_image,
+)
 from tests.validation.strategies import right_workflows, wrong_workflows
 
 
@@ -25,6 +34,9 @@ def fixed(graph: Graph) -> tuple[Graph, list[Fix]]:
         ("sampler_name", " euler ", "euler"),
         ("sampler_name", "dpmpp-2m", "dpmpp_2m"),
         ("scheduler", "kaaras", "karras"),
+        ("scheduler", "karars", "karras"),
+        ("scheduler", "exponetnail", "exponential"),
+        ("sampler_name", "res_multistep_cfgpp", "res_multistep_cfg_pp"),
         ("steps", "20.0", 20),
         ("steps", "1e2", 100),
         ("steps", 0, 1),
@@ -86,16 +98,58 @@ def test_names_of_models_are_mended(given_name: str, meant: str) -> None:
     assert [fix.code for fix in fixes] == ["MODEL_NOT_FOUND"]
 
 
-def test_text_that_says_false_is_made_false() -> None:
-    graph = shown_image(o=node("Options", flag="false", level="3", ratio=1, size="4"))
+def test_number_that_is_a_choice_is_mended_and_what_comfyui_converts_is_left_as_it_is() -> None:
+    graph = shown_image(o=node("Options", flag=True, level="3", ratio=1, size="4"))
     mended, fixes = fixed(graph)
-    assert mended["o"]["inputs"] == {"flag": False, "level": "3", "ratio": 1, "size": 4}
-    assert [fix.code for fix in fixes] == ["AMBIGUOUS_VALUE", "SCHEMA_VALIDATION_ERROR"]
+    assert mended["o"]["inputs"] == {"flag": True, "level": "3", "ratio": 1, "size": 4}
+    assert [fix.code for fix in fixes] == ["SCHEMA_VALIDATION_ERROR"]
+
+
+def test_what_gives_a_warning_only_is_left_as_it_is() -> None:
+    graph = shown_image(o=node("Options", flag="no", level=3, ratio=1, size=4))
+    assert [each.error_code for each in findings(graph)] == ["AMBIGUOUS_VALUE"]
+    workflow = parse_workflow(graph)
+    assert auto_fix(workflow, context()) == (workflow, [])
+
+
+OTHER_THINGS = [
+    ("flux1-schnell.safetensors", ["flux1-dev.safetensors"]),
+    ("wan_t2v_high_noise_14B.safetensors", ["wan_t2v_low_noise_14B.safetensors"]),
+    ("wan_i2v_low_noise_14B.safetensors", ["wan_t2v_low_noise_14B.safetensors"]),
+    ("model_v1.safetensors", ["model_v2.safetensors"]),
+    ("model_fp8.safetensors", ["model_bf8.safetensors"]),
+    ("night.safetensors", ["light.safetensors"]),
+    ("style_a.safetensors", ["style_b.safetensors"]),
+    ("ddim", ["ddpm"]),
+    ("euler_a", ["euler"]),
+    ("nearest", ["nearest-exact"]),
+    ("dpm++_2m", ["dpm_2m"]),
+    # One letter from each of two.
+    ("karas", ["karras", "karass"]),
+    ("refiner-large", ["refined-large", "refinet-large"]),
+    # A word that is there elsewhere is no slip.
+    ("based_small.safetensors", ["bases_small.safetensors", "based_large.safetensors"]),
+]
+
+
+@pytest.mark.parametrize(("given_name", "known"), OTHER_THINGS)
+def test_name_of_another_thing_is_never_taken_for_a_misspelt_one(
+    given_name: str, known: list[str]
+) -> None:
+    info = object_info()
+    info["KSampler"]["input"]["required"]["sampler_name"][0] = known
+    info["CheckpointLoaderSimple"]["input"]["required"]["ckpt_name"][0] = known
+    limits = context(catalog=parse_object_info(info))
+    graph = text_to_image(sampler_name=given_name)
+    graph["c"]["inputs"]["ckpt_name"] = given_name
+    assert auto_fix(parse_workflow(graph), limits)[1] == []
 
 
 def test_dynamic_choice_is_mended() -> None:
     inputs = {"input": ["1", 0], "scale_method": "area", "resize_type.multiplier": 2.0}
     graph = shown_image(r=node("ResizeImageMaskNode", resize_type="Scale by multiplyer", **inputs))
+    assert fixed(graph)[0]["r"]["inputs"]["resize_type"] == "scale by multiplier"
+    graph["r"]["inputs"]["resize_type"] = {"__value__": "scale by multiplier"}
     assert fixed(graph)[0]["r"]["inputs"]["resize_type"] == "scale by multiplier"
 
 

@@ -1,6 +1,7 @@
 """Whatever comes, validation ends soon with findings that can be sent, and never fails."""
 
 import json
+import random
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from comfyrail.validation.optimize import apply_optimizations
 from comfyrail.validation.policy import SecurityPolicy, WorkflowLimits
 from comfyrail.validation.schemas import node_schema
 from comfyrail.validation.validate import validate
+from comfyrail.workflow import nearest
 from comfyrail.workflow.capabilities import WorkerCapabilities
 from comfyrail.workflow.catalog import NodeCatalog, parse_object_info
 from comfyrail.workflow.graph import parse_workflow
@@ -154,6 +156,30 @@ def test_thousands_of_misspelt_choices_are_searched_for_a_few_times(
     }
     assert len(findings(graph, FREE)) == 6000
     assert len(searched) <= 10
+
+
+def test_little_is_compared_to_find_a_node_that_may_be_meant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[int] = []
+    compare = nearest.common_length
+
+    def count(places: Any, length: int, other: str) -> int:
+        compared.append(len(other))
+        return compare(places, length, other)
+
+    monkeypatch.setattr(nearest, "common_length", count)
+    letters = list("abcdefghijklmnopqrstuvwxyz0123456789" * 3)[:100]
+    chance = random.Random(1)
+
+    def name() -> str:
+        chance.shuffle(letters)
+        return "".join(letters)
+
+    graph = {name(): shown_image()["1"] for _ in range(5000)}
+    graph |= {f"s{number}": node("PreviewImage", images=[name(), 0]) for number in range(12)}
+    assert len(findings(graph, FREE)) == 12
+    assert 0 < sum(compared) <= nearest.CHARACTER_LIMIT
 
 
 def test_refusal_of_a_hundred_thousand_faults_is_short() -> None:

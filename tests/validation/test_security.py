@@ -1,12 +1,27 @@
 """Stage 3: what a workflow may not do, and what it may though it sounds dangerous [2.3]."""
 
+import json
 from typing import Any
 
 import pytest
 
 from comfyrail.validation.dangerous_texts import find_escape
+from comfyrail.validation.node_checks import examine
 from comfyrail.validation.policy import SecurityPolicy, WorkflowLimits
-from tests.validation.parts import codes, findings, node, shown_image, text_to_image
+from comfyrail.validation.security import check_security
+from comfyrail.workflow.catalog import parse_object_info
+from comfyrail.workflow.graph import parse_workflow
+from tests.validation.parts import (
+    FORMATS,
+    codes,
+    context,
+    findings,
+    node,
+    object_info,
+    shown_image,
+    text_to_image,
+    whole_catalog,
+)
 
 HARMLESS_WORDS = [
     "a poster that says eval( and exec( in neon",
@@ -37,6 +52,16 @@ def test_text_that_becomes_a_prompt_through_other_nodes_may_mention_anything(tex
     assert findings(graph) == []
 
 
+def test_published_templates_pass() -> None:
+    policy = context(catalog=whole_catalog())
+    exported = sorted((FORMATS / "exported").glob("*.json"))
+    for path in exported:
+        workflow = parse_workflow(json.loads(path.read_text()))
+        found = check_security(workflow, examine(workflow, policy.catalog), policy)
+        assert found == [], path.name
+    assert len(exported) == 40
+
+
 # Code
 
 
@@ -53,6 +78,10 @@ def test_text_that_becomes_a_prompt_through_other_nodes_may_mention_anything(tex
         "<script>alert(1)</script>",
         "< SCRIPT src=x>",
         "new Function('x')",
+        "ｅｖａｌ(1)",
+        "__ｉmport__('ｏｓ')",
+        "().＿＿class＿＿",
+        "open (path)",
     ],
 )
 def test_code_in_an_input_for_code_is_refused(code: str) -> None:
@@ -67,6 +96,21 @@ def test_code_in_an_input_for_code_is_refused(code: str) -> None:
 @pytest.mark.parametrize("code", ["a * 2 + b", "min(a, b) if a > b else round(c)", "x ** 0.5"])
 def test_expression_that_only_computes_passes(code: str) -> None:
     assert findings(shown_image(f=node("Formula", expression=code))) == []
+
+
+def speaking(**inputs: str) -> list[tuple[str, str | None]]:
+    info = object_info()
+    several = ["STRING", {"multiline": True}]
+    names = {"script": several, "shell_color": several, "html_color": ["STRING", {}]}
+    info["Speak"] = {"input": {"optional": names}, "output": ["AUDIO"]}
+    return codes(shown_image(s=node("Speak", **inputs)), catalog=parse_object_info(info))
+
+
+def test_script_that_is_spoken_and_colour_of_a_shell_are_words() -> None:
+    text = "Doors open (slowly). We need your input (please)."
+    assert speaking(script=text, shell_color="red; shiny & new", html_color="#fff") == []
+    for code in ("open('x')", "open ('x')", "eval (x)", "import os"):
+        assert speaking(script=f"Hello.\n{code}") == [("CODE_INJECTION", "s.inputs.script")]
 
 
 @pytest.mark.parametrize("command", ["ls; id", "a && b", "$(id)", "`id`", "x | y", "a > b"])
@@ -94,6 +138,50 @@ def test_one_line_of_unknown_meaning_may_not_be_code_or_a_forbidden_url() -> Non
     assert codes(graph) == []
 
 
+ODD_URLS = [
+    "URL:http://169.254.169.254/",
+    "url: http://169.254.169.254/",
+    "<http://169.254.169.254/>",
+    "<URL:http://169.254.169.254/>",
+    " \t'http://169.254.169.254/'",
+    "http://169.254.169.254/a b",
+    "http:/169.254.169.254",
+    "http:169.254.169.254",
+    "http:\\\\169.254.169.254\\x",
+    "concat:http://169.254.169.254/x|http://example.com",
+    "subfile,,start,0,end,0,,:/etc/passwd",
+    "crypto+http://169.254.169.254/",
+    "cache:/etc/passwd",
+    "file:/etc/passwd",
+    "view-source:http://169.254.169.254/",
+]
+
+
+@pytest.mark.parametrize("url", [*ODD_URLS, "\\\\evil\\share", "//evil/share"])
+def test_what_lenient_programs_take_for_a_url_is_judged_as_one(url: str) -> None:
+    policy = SecurityPolicy(allowed_domains=("*",))
+    for class_type, name in (("WebPicture", "source"), ("FetchImage", "url")):
+        graph = shown_image(w=node(class_type, **{name: url}))
+        assert codes(graph, policy=policy) == [("UNAUTHORIZED_DOMAIN", f"w.inputs.{name}")]
+    graph = shown_image(f=node("LoadFolder", directory=url))
+    assert len(codes(graph, policy=policy)) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["16:9", "Q: what?", "a cat: red", "C:realistic", "note: see http://x", "7, 8, 9", "~"]
+)
+def test_words_with_a_colon_are_no_url(text: str) -> None:
+    assert codes(shown_image(w=node("WebPicture", source=text))) == []
+
+
+def test_url_in_place_of_a_path_is_judged_as_a_path_too() -> None:
+    graph = shown_image(f=node("LoadFolder", directory="https://example.com/../../../etc/passwd"))
+    policy = SecurityPolicy(allowed_domains=("*",))
+    assert codes(graph, policy=policy) == [("PATH_TRAVERSAL", "f.inputs.directory")]
+    graph["f"]["inputs"]["directory"] = "https://example.com/x"
+    assert codes(graph, policy=policy) == []
+
+
 # Paths
 
 
@@ -109,8 +197,10 @@ def test_one_line_of_unknown_meaning_may_not_be_code_or_a_forbidden_url() -> Non
         "c:/x",
         "~/x",
         "~root/x",
-        "a\\b",
         "..\\x",
+        "a\\..\\..\\x",
+        "\\x",
+        "\\\\server\\share",
         "a\x00b",
         "a\nb",
         "%2e%2e/x",
@@ -145,6 +235,7 @@ def test_path_that_may_leave_its_folder_is_refused(path: str) -> None:
         ".hidden",
         "",
         "ab:c",
+        "video\\ltx-t2v",
     ],
 )
 def test_path_within_its_folder_passes(path: str) -> None:
@@ -237,6 +328,31 @@ def test_any_domain_means_any_public_one(host: str) -> None:
     found = findings(fetching(f"http://{host}/"), policy)
     assert [each.details["reason"] for each in found] == ["private_address"]
     assert findings(fetching("https://example.com/"), policy) == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://alice:s3cr3tPW@example.com/x.png",
+        "https://alice:s3cr3tPW/?#x@example.com/x.png",
+        "https://alice@s3cr3tPW@example.com",
+        "alice:s3cr3tPW@example.com",
+        "https:/alice:s3cr3tPW@example.com",
+        "https://example.com/x.png?token=s3cr3tPW",
+        "https://example.com/x.png#s3cr3tPW",
+        "https://example.com:s3cr3tPW@/",
+        "ftp://alice:s3cr3tPW@example.com/",
+        "http:\\\\alice:s3cr3tPW@example.com",
+    ],
+)
+def test_secrets_of_a_url_are_not_told(url: str) -> None:
+    for graph in (
+        fetching(url),
+        shown_image(f=node("LoadFolder", directory=url)),
+        shown_image(f=node("LoadFolder", directory=f"{url}/../x")),
+        shown_image(w=node("WebPicture", source=url)),
+    ):
+        assert "s3cr3tPW" not in str([each.as_dict() for each in findings(graph)])
 
 
 def test_script_as_url_is_code() -> None:

@@ -14,6 +14,7 @@ from tests.validation.parts import (
     object_info,
     shown_image,
     text_to_image,
+    whole_catalog,
 )
 
 
@@ -235,3 +236,42 @@ def test_checks_are_made_ready_once_for_each_type_of_a_catalog() -> None:
     findings(text_to_image(seed=2), catalog=own)
     for make, prepared in own._prepared.items():
         assert all(prepared[name] is made[make][name] for name in made[make])
+
+
+@pytest.mark.parametrize("value", [123, True, None, 1.5, {"a": 1}, {"__value__": ["x.png"]}])
+def test_file_that_is_left_to_the_worker_is_named_by_a_text(value: Any) -> None:
+    found = findings(shown_image(i=node("LoadImage", image=value)))
+    assert [(each.path, each.details["reason"]) for each in found] == [
+        ("i.inputs.image", "invalid_input_type")
+    ]
+    for name in ("uploaded later.png", {"__value__": "x.png"}):
+        assert findings(shown_image(i=node("LoadImage", image=name))) == []
+
+
+@pytest.mark.parametrize(
+    ("class_type", "name", "more"),
+    [
+        ("SaveAudio", "audio", {"filename_prefix": "a"}),
+        ("SaveVideo", "video", {"filename_prefix": "a", "format": "auto", "codec": "auto"}),
+        ("SaveGLB", "mesh", {"filename_prefix": "a"}),
+    ],
+)
+def test_sound_video_and_mesh_come_through_links_only(
+    class_type: str, name: str, more: dict[str, Any]
+) -> None:
+    graph = {"s": node(class_type, **{name: "x"}, **more)}
+    found = findings(graph, catalog=whole_catalog())
+    assert [(each.path, each.details["reason"]) for each in found] == [
+        (f"s.inputs.{name}", "needs_link")
+    ]
+
+
+@pytest.mark.parametrize("choice", [{"__value__": "scale dimensions"}, ["1", 0]])
+def test_choice_on_which_other_inputs_depend_is_a_plain_literal(choice: Any) -> None:
+    """Neither ComfyUI nor a check would know which inputs there are."""
+    inputs = {"input": ["1", 0], "scale_method": "area", "resize_type.height": 10**9}
+    graph = shown_image(r=node("ResizeImageMaskNode", resize_type=choice, **inputs))
+    found = findings(graph)
+    assert [(each.path, each.details["reason"]) for each in found] == [
+        ("r.inputs.resize_type", "value_not_in_list")
+    ]

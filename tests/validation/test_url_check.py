@@ -1,6 +1,7 @@
 """The part of stage 3 that asks the network, with real servers [2.3]."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,15 @@ from comfyrail.validation.findings import Finding
 from comfyrail.validation.policy import SecurityPolicy
 from comfyrail.validation.url_check import UrlCheckLimits, check_urls
 from comfyrail.workflow.graph import parse_workflow
-from tests.network.parts import AS_PUBLIC, PRIVATE, PUBLIC, ScriptedResolver, picture, site
+from tests.network.parts import (
+    AS_PUBLIC,
+    PRIVATE,
+    PUBLIC,
+    ScriptedResolver,
+    picture,
+    raw_site,
+    site,
+)
 from tests.validation.parts import context, findings, node, shown_image, text_to_image
 
 POLICY = SecurityPolicy(allowed_domains=("pictures.example", "moved.example", "inner.example"))
@@ -132,7 +141,7 @@ class Waiting:
             self.full.set()
         await self.go_on.wait()
         self.at_once -= 1
-        return UrlAnswer(200, "image/png", 1, url)
+        return UrlAnswer(200, "image/png", url)
 
 
 def many(count: int) -> dict[str, Any]:
@@ -160,3 +169,36 @@ async def test_time_for_all_together_is_limited() -> None:
         ("URL_NOT_ACCESSIBLE", "timeout")
     ] * 3
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_type_that_is_no_text_can_be_told() -> None:
+    async def answer_in_bytes(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: \xff\xfe/\x80\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+
+    async with raw_site(answer_in_bytes) as server:
+        found = await check(fetching(server.url("pictures.example")))
+    assert [each.error_code for each in found] == ["INVALID_CONTENT_TYPE"]
+    json.dumps(found[0].as_dict(), ensure_ascii=False).encode()
+
+
+class Naming:
+    """A probe that remembers the names of its tasks."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    async def probe(self, url: str, _: Callable[[str], bool]) -> UrlAnswer:
+        task = asyncio.current_task()
+        assert task is not None
+        self.names.append(task.get_name())
+        return UrlAnswer(404, None, url)
+
+
+async def test_secrets_of_a_url_are_neither_in_findings_nor_in_names_of_tasks() -> None:
+    probe = Naming()
+    graph = fetching("https://pictures.example/x.png?token=s3cr3t")
+    found = await check_urls(parse_workflow(graph), context(POLICY), probe)
+    assert [each.error_code for each in found] == ["URL_NOT_ACCESSIBLE"]
+    assert len(probe.names) == 1
+    assert "s3cr3t" not in str(found[0].as_dict()) + probe.names[0]

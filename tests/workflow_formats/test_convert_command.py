@@ -169,6 +169,14 @@ def test_the_catalog_that_a_server_remembers_is_used(tmp_path: Path) -> None:
     assert str(tmp_path) in chosen.origin
 
 
-def test_a_database_that_cannot_be_read_gives_way_to_the_built_in_nodes(tmp_path: Path) -> None:
-    (tmp_path / "comfyrail.db").write_bytes(b"this is no database" * 100)
-    assert "EmptyImage" in choose_catalog(None, tmp_path).catalog
+def test_a_database_that_cannot_be_read_gives_way_unless_it_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "comfyrail-data"
+    folder.mkdir()
+    (folder / "comfyrail.db").write_bytes(b"this is no database" * 100)
+    monkeypatch.chdir(tmp_path)
+    assert "EmptyImage" in choose_catalog(None, None).catalog
+    assert "cannot be opened" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        choose_catalog(None, folder)

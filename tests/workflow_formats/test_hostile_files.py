@@ -4,6 +4,7 @@ import contextlib
 import copy
 import json
 import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from comfyrail.errors import InvalidWorkflow, MalformedWorkflow
 from comfyrail.workflow.catalog import parse_object_info
+from comfyrail.workflow.editor.reading import may_be_large
 from comfyrail.workflow.editor.source import read_workflow_source
 from comfyrail.workflow.editor.workflow_from import workflow_from
 from tests.workflow_formats.editor_graphs import CATALOG, Drawing
@@ -218,6 +220,136 @@ def test_primitives_that_ask_for_each_other_come_to_an_end() -> None:
         drawing._add(number, number, 0, number + 1, 0)
     workflow, _ = workflow_from(drawing.raw(), CATALOG)
     assert len(workflow.nodes) == 2_000
+
+
+def many_uses(inputs: int, uses: int) -> dict[str, Any]:
+    """A subgraph with so many inputs, used so often."""
+    inner = Drawing()
+    inner.node("Load")
+    drawing = Drawing()
+    drawing.subgraphs.append(inner.as_subgraph("sub", {f"i{at}": [] for at in range(inputs)}, {}))
+    drawing.nodes = [{"id": at, "type": "sub"} for at in range(uses)]
+    return drawing.raw()
+
+
+def test_inputs_of_subgraphs_count_for_every_use() -> None:
+    with pytest.raises(MalformedWorkflow, match="unfold to 9000000 inputs and values: at most 100"):
+        workflow_from(many_uses(3_000, 3_000), CATALOG)
+
+
+def test_uses_of_a_subgraph_share_what_it_has() -> None:
+    raw = many_uses(3_000, 300)
+    tracemalloc.start()
+    try:
+        workflow, _ = workflow_from(raw, CATALOG)
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
+    assert len(workflow.nodes) == 300
+
+
+def test_values_count_for_every_use_of_the_subgraph_that_they_are_in() -> None:
+    raw = many_uses(0, 1_001)
+    raw["definitions"]["subgraphs"][0]["nodes"][0]["widgets_values"] = [0] * 1_000
+    with pytest.raises(MalformedWorkflow, match="unfold to 1001000 inputs"):
+        workflow_from(raw, CATALOG)
+
+
+@pytest.mark.parametrize("text", ["x" * 100_000, "{a|b}" + "x" * 100_000], ids=["same", "chosen"])
+def test_a_text_counts_for_every_place_that_it_goes_to(text: str) -> None:
+    raw = many_uses(0, 1_000)
+    inner = raw["definitions"]["subgraphs"][0]["nodes"][0]
+    inner.update(type="Sample", widgets_values=[1, "fixed", 2, "heun", text])
+    with pytest.raises(MalformedWorkflow, match="more than 32 million characters"):
+        workflow_from(raw, CATALOG)
+
+
+def test_long_ids_count_for_every_node_below_them() -> None:
+    drawing = Drawing()
+    drawing.nodes = [{"id": "a" * 400, "type": "level 0"}]
+    for level in range(50):
+        inner = Drawing()
+        inner.nodes = [{"id": "a" * 400, "type": f"level {level + 1}"}]
+        drawing.subgraphs.append(inner.as_subgraph(f"level {level}", {}, {}))
+    inner.nodes[:] = [{"id": at, "type": "Load"} for at in range(10_000)]
+    with pytest.raises(MalformedWorkflow, match="more than 32 million characters"):
+        workflow_from(drawing.raw(), CATALOG)
+
+
+def test_file_names_that_all_grow_are_refused_in_all() -> None:
+    drawing = Drawing()
+    drawing.node("Text", values=["x" * 1_000], title="T")
+    for at in range(4_000):
+        drawing.node("SaveImage", values=[f"{at}" + "%T.text%" * 10])
+    with pytest.raises(MalformedWorkflow, match="more than 32 million characters"):
+        workflow_from(drawing.raw(), CATALOG)
+
+
+class CountedReads(dict[str, Any]):
+    reads = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.reads += 1
+        return super().get(key, default)
+
+    def items(self) -> Any:
+        self.reads += len(self)
+        return super().items()
+
+
+def test_values_on_the_outside_of_a_subgraph_are_read_once() -> None:
+    count = 500
+    names = [f"i{at}" for at in range(count)]
+    inner = Drawing()
+    taker = inner.node("Odd", *(f"{name}:INT*" for name in names), values=[0] * count)
+    definition = inner.as_subgraph("sub", {name: [(taker, name)] for name in names}, {})
+    middle = Drawing()
+    given = CountedReads({name: at for at, name in enumerate(names)})
+    use = middle.node("sub", *(f"{name}:INT" for name in names), values=given)
+    outer = middle.as_subgraph("outer", {name: [(use, name)] for name in names}, {})
+    drawing = Drawing()
+    drawing.node("outer")
+    drawing.node("outer")
+    drawing.subgraphs += [definition, outer]
+    workflow, _ = workflow_from(drawing.raw(), CATALOG)
+    assert workflow.nodes["2:1:1"].inputs["i499"] == 499
+    assert given.reads <= 4 * count
+
+
+def test_a_value_that_was_kept_is_compared_once_for_all_uses() -> None:
+    compared: list[int] = []
+
+    class Compared(list[int]):
+        __hash__ = None
+
+        def __eq__(self, other: object) -> bool:
+            compared.append(1)
+            return super().__eq__(other)
+
+    raw = many_uses(0, 1_000)
+    kept = {"comfyrail": {"inputs": {"text": {"widget": Compared([1]), "value": "x"}}}}
+    inner = raw["definitions"]["subgraphs"][0]["nodes"][0]
+    inner.update(type="Text", widgets_values=[[1]], properties=kept)
+    workflow, _ = workflow_from(raw, CATALOG)
+    assert workflow.nodes["999:1"].inputs == {"text": "x"}
+    assert len(compared) == 1
+
+
+@pytest.mark.parametrize(
+    ("raw", "is_large"),
+    [
+        (many_uses(0, 1), True),
+        ({"nodes": [{"id": at, "type": "Load"} for at in range(101)]}, True),
+        ({"nodes": [{"id": 1, "type": "Load"}], "links": [[0]] * 301}, True),
+        ({"nodes": [{"id": 1, "type": "Load"}], "definitions": {"subgraphs": []}}, False),
+        ({"1": {"class_type": "Load", "inputs": {}}}, False),
+        ([], False),
+    ],
+)
+def test_a_file_that_may_take_long_is_known_before_it_is_converted(
+    raw: object, is_large: bool
+) -> None:
+    assert may_be_large(raw) is is_large
 
 
 def test_notes_are_not_without_end() -> None:

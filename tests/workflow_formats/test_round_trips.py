@@ -11,9 +11,9 @@ from comfyrail.workflow.editor.to_editor import workflow_to_editor
 from comfyrail.workflow.editor.workflow_from import workflow_from
 from comfyrail.workflow.graph import parse_workflow
 from tests.workflow_formats.editor_graphs import CATALOG
-from tests.workflow_formats.test_widgets import DYNAMIC
+from tests.workflow_formats.test_widgets import DYNAMIC, GROWING
 
-KNOWN = NodeCatalog({**CATALOG.types, **DYNAMIC.types})
+KNOWN = NodeCatalog({**CATALOG.types, **DYNAMIC.types, **GROWING.types})
 INPUT_NAMES = sorted({name for each in KNOWN.types.values() for name in each.inputs})
 
 texts = st.text(st.sampled_from("ab{}|\\/*%.: \r\n\u00e4"), max_size=12)
@@ -31,10 +31,18 @@ literals = st.recursive(
 )
 ids = st.sampled_from(["1", "2", "3", "76:12", "a", "012", "-1", "9007199254740993"])
 links = st.tuples(ids, st.integers(-1, 3)).map(list)
-dotted = st.sampled_from(["size.factor", "size.width", "size.like", "size.crop", "size.crop.x"])
+dotted = st.sampled_from(
+    [
+        *("size.factor", "size.width", "size.like", "size.crop", "size.crop.x"),
+        *("texts.text0", "texts.text1", "texts.text3", "texts.text03", "texts.text99", "texts.x"),
+    ]
+)
 input_names = st.sampled_from(INPUT_NAMES) | dotted | texts
-class_types = st.sampled_from([*KNOWN.types, "Odd", "KSampler", "CustomCombo"]) | texts.filter(
-    lambda name: name != "" and name not in FRONT_END_TYPES and name not in RENAMED_TYPES
+editors_types = st.sampled_from(sorted(FRONT_END_TYPES | RENAMED_TYPES.keys()))
+class_types = (
+    st.sampled_from([*KNOWN.types, "Odd", "KSampler", "CustomCombo"])
+    | editors_types
+    | texts.filter(bool)
 )
 metas: st.SearchStrategy[dict[str, Any]] = st.just({}) | texts.map(
     lambda title: {"_meta": {"title": title}}

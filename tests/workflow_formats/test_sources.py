@@ -6,7 +6,7 @@ import json
 import struct
 import time
 import zlib
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from PIL import Image
@@ -207,6 +207,52 @@ def test_a_text_that_unpacks_to_gigabytes_is_not_unpacked() -> None:
     assert time.monotonic() - begun < 20
 
 
+@pytest.mark.parametrize("keyword", [b"prompt", b"parameters"])
+@pytest.mark.parametrize("is_whole", [True, False], ids=["too long", "broken"])
+def test_many_texts_of_a_png_are_not_unpacked_to_more_than_one_may_have(
+    monkeypatch: pytest.MonkeyPatch, keyword: bytes, is_whole: bool
+) -> None:
+    packer = zlib.compressobj(9)
+    size = 65 if is_whole else 60
+    bomb = b"".join(packer.compress(b" " * (1 << 20)) for _ in range(size)) + packer.flush()
+    data = chunk(b"zTXt", keyword + b"\0\0" + (bomb if is_whole else bomb[:-4] + b"oops"))
+    unpacked = counted_unpacking(monkeypatch)
+    with pytest.raises(MalformedWorkflow, match="holds no workflow"):
+        read_workflow_source(png(*[data] * 10))
+    assert sum(unpacked) <= 66 << 20
+
+
+def test_a_text_of_a_png_that_stands_there_again_is_not_unpacked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unpacked = counted_unpacking(monkeypatch)
+    again = packed_text("workflow", json.dumps(SAVED).encode())
+    assert read_workflow_source(png(*[again] * 50)) == SAVED
+    assert len(unpacked) == 1
+
+
+def counted_unpacking(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes zlib gives from now on, one number for every time."""
+    sizes: list[int] = []
+    make = zlib.decompressobj
+
+    class Counted:
+        def __init__(self) -> None:
+            self._unpacker = make()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._unpacker, name)
+
+        def decompress(self, data: bytes, limit: int) -> bytes:
+            sizes.append(limit)
+            made = self._unpacker.decompress(data, limit)
+            sizes[-1] = len(made)
+            return made
+
+    monkeypatch.setattr(zlib, "decompressobj", Counted)
+    return sizes
+
+
 # WebP
 
 
@@ -247,9 +293,44 @@ def test_a_comment_in_a_webp_is_read(comment: bytes) -> None:
     assert read_workflow_source(file.getvalue()) == SAVED
 
 
+class CountedBytes(bytes):
+    """Counts how often something is taken out of it, or out of what was taken."""
+
+    slices: list[int]
+
+    def __new__(cls, content: bytes, slices: list[int] | None = None) -> Self:
+        made = super().__new__(cls, content)
+        made.slices = [0] if slices is None else slices
+        return made
+
+    def __getitem__(self, place: Any) -> Any:
+        self.slices[0] += 1
+        if self.slices[0] > 1_000_000:
+            pytest.fail("this does not end")
+        found = super().__getitem__(place)
+        return CountedBytes(found, self.slices) if isinstance(found, bytes) else found
+
+    def removeprefix(self, prefix: Any, /) -> "CountedBytes":
+        return CountedBytes(super().removeprefix(prefix), self.slices)
+
+
+def webp_of_tiff(tiff: bytes) -> bytes:
+    content = b"EXIF" + struct.pack("<I", len(tiff)) + tiff
+    return b"RIFF" + struct.pack("<I", len(content) + 4) + b"WEBP" + content
+
+
 def test_a_webp_whose_directories_lead_in_a_circle_ends() -> None:
     entry = struct.pack("<HHII", 0x8769, 4, 1, 8)
-    tiff = b"II*\0" + struct.pack("<IH", 8, 1) + entry
-    content = b"EXIF" + struct.pack("<I", len(tiff)) + tiff
     with pytest.raises(MalformedWorkflow, match="holds no workflow"):
-        read_workflow_source(b"RIFF" + struct.pack("<I", len(content) + 4) + b"WEBP" + content)
+        read_workflow_source(webp_of_tiff(b"II*\0" + struct.pack("<IH", 8, 1) + entry))
+
+
+def test_directories_of_a_webp_that_overlap_are_read_a_few_times_only() -> None:
+    # One starts at every entry: the end of the value before it, an address, is its length too.
+    entries = b"".join(
+        struct.pack(">HHII", 0x8769, 4, 1, 8 + at) for at in range(12, 12 * 2_000, 12)
+    )
+    counted = CountedBytes(webp_of_tiff(b"MM\0*" + struct.pack(">IH", 8, 2_000) + entries))
+    with pytest.raises(MalformedWorkflow, match="holds no workflow"):
+        read_workflow_source(counted)
+    assert counted.slices[0] < 10_000

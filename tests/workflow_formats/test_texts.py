@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_placeholders_are_filled() -> None:
     def find(node: str, widget: str) -> object:
         return known.get((node, widget))
 
-    def filled(text: str) -> str:
+    def filled(text: str) -> str | None:
         return fill_placeholders(text, find, MOMENT.now)
 
     assert filled("%date:yyyy-MM-dd%/%date:yy M d hh:mm:ss%") == "2026-03-07/26 3 7 12:05:09"
@@ -74,6 +75,46 @@ def test_file_names_are_filled_from_the_widgets_of_the_file() -> None:
     drawing.node("SaveImage", "images:IMAGE", values=["%Mine.seed%-%Yours.seed%-%Yours.gone%"])
     workflow, _ = workflow_from(drawing.raw(), CATALOG, MOMENT)
     assert workflow.nodes["3"].inputs["filename_prefix"] == "7-8-%Yours.gone%"
+
+
+@pytest.mark.parametrize(
+    ("value", "times", "is_filled"),
+    [("x" * 1_000, 10, True), ("x" * 1_001, 1, False), ("x" * 1_000, 11, False), ([1], 1, False)],
+)
+def test_a_file_name_that_would_be_too_long_is_left_as_it_is_with_a_note(
+    value: Any, times: int, is_filled: bool
+) -> None:
+    drawing = Drawing()
+    drawing.node("Text", values=[value], title="T")
+    drawing.node("SaveImage", values=["%T.text%" * times])
+    workflow, notes = workflow_from(drawing.raw(), CATALOG, MOMENT)
+    made = workflow.nodes["2"].inputs["filename_prefix"]
+    assert made == (value * times if is_filled else "%T.text%" * times)
+    assert ["it is left as it is" in note.message for note in notes] == [True] * (not is_filled)
+
+
+def test_no_more_placeholders_are_looked_up_than_a_file_name_can_hold() -> None:
+    asked: list[str] = []
+
+    def find(node: str, _: str) -> object:
+        asked.append(node)
+        return "x" * 500
+
+    assert fill_placeholders("%a.b%" * 100_000, find, MOMENT.now) is None
+    assert len(asked) == 21
+
+
+def test_a_text_that_a_primitive_fills_is_the_same_for_all_that_take_it() -> None:
+    drawing = Drawing()
+    told = {"Run widget replace on values": True}
+    drawing.node("PrimitiveNode", values=["%T.steps% " + "x" * 1000], properties=told)
+    drawing.node("Sample", values=[1, "fixed", 9, "heun"], title="T")
+    for _ in range(3):
+        drawing.link(1, drawing.node("Text", "text:STRING*", values=[""]), "text")
+    workflow, _ = workflow_from(drawing.raw(), CATALOG, MOMENT)
+    made = [workflow.nodes[node_id].inputs["text"] for node_id in ("3", "4", "5")]
+    assert made[0] == "9 " + "x" * 1000
+    assert made[0] is made[1] is made[2]
 
 
 def test_only_texts_that_ask_for_it_have_their_choices_made() -> None:

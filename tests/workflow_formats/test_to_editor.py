@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from comfyrail.workflow.catalog import NodeCatalog
+from comfyrail.workflow.editor.front_end_nodes import FRONT_END_TYPES, RENAMED_TYPES
 from comfyrail.workflow.editor.to_editor import workflow_to_editor
 from comfyrail.workflow.editor.workflow_from import workflow_from
 from comfyrail.workflow.graph import parse_workflow
@@ -91,6 +92,29 @@ def test_nodes_stand_right_of_those_that_feed_them_and_do_not_overlap() -> None:
 def test_what_the_editor_has_no_place_for_comes_back(node: dict[str, Any]) -> None:
     prompt = {"1": {"class_type": "Load", "inputs": {}}, "n": node}
     assert there_and_back(prompt) == prompt
+
+
+EDITORS_TYPES = sorted(FRONT_END_TYPES | RENAMED_TYPES.keys())
+
+
+@pytest.mark.parametrize("class_type", EDITORS_TYPES)
+def test_types_that_only_the_editor_has_come_back_where_the_api_format_has_them(
+    class_type: str,
+) -> None:
+    prompt = {
+        "1": {"class_type": "Load", "inputs": {}},
+        "2": {"class_type": class_type, "inputs": {"value": 5, "image": ["1", 0]}},
+        "3": {"class_type": "Save", "inputs": {"image": ["2", 0]}},
+    }
+    assert there_and_back(prompt) == prompt
+
+
+def test_a_type_comes_back_after_the_editor_has_saved_it_under_its_new_name() -> None:
+    graph = drawn({"1": {"class_type": "T2IAdapterLoader", "inputs": {}}})
+    graph["nodes"][0]["type"] = "ControlNetLoader"
+    assert workflow_from(graph, CATALOG)[0].nodes["1"].class_type == "T2IAdapterLoader"
+    graph["nodes"][0]["type"] = "Load"
+    assert workflow_from(graph, CATALOG)[0].nodes["1"].class_type == "Load"
 
 
 @pytest.mark.parametrize("node_id", ["76:12", "012", "-1", "-10", "", "ä", "1.5", "9" * 30])

@@ -214,6 +214,55 @@ def test_a_choice_brings_sockets_and_a_list_grows() -> None:
     assert prompt["3"]["inputs"]["size.like"] == ["1", 0]
 
 
+def growing_texts(**template: Any) -> Any:
+    item = {"input": {"required": {"text": ["STRING", {"default": "new"}]}}}
+    return ["COMFY_AUTOGROW_V3", {"template": {**item, "prefix": "text", "max": 9, **template}}]
+
+
+GROWING = parse_object_info(
+    {
+        "Join": {
+            "input": {
+                "required": {"texts": growing_texts(min=1), "after": ["INT", {}]},
+            },
+            "output": ["STRING"],
+        }
+    }
+)
+
+
+def test_items_of_a_growing_list_have_values() -> None:
+    drawing = Drawing()
+    source = drawing.node("Join", values=["a", "b", 7])
+    slots = [f"texts.text{number}:STRING*" for number in range(4)]
+    # The editor has as many items as there must be and one more; those added later come last.
+    grown = drawing.node("Join", *slots, values=["a", "b", 7, "c", "d"])
+    drawing.link(source, grown, "texts.text1")
+    prompt = convert(drawing.raw(), GROWING)
+    assert prompt["1"]["inputs"] == {"texts.text0": "a", "texts.text1": "b", "after": 7}
+    assert prompt["2"]["inputs"] == {
+        "texts.text0": "a",
+        "texts.text1": ["1", 0],
+        "after": 7,
+        "texts.text2": "c",
+        "texts.text3": "d",
+    }
+
+
+def test_a_primitive_gives_to_an_item_of_a_growing_list() -> None:
+    drawing = Drawing()
+    number = drawing.node("PrimitiveNode", values=["hello"], outputs=("STRING",))
+    target = drawing.node("Join", "texts.text0:STRING*", values=["a", "b", 7])
+    drawing.link(number, target, "texts.text0")
+    assert inputs_of(drawing.raw(), "2", GROWING)["texts.text0"] == "hello"
+
+
+def test_items_of_a_growing_list_may_have_names_and_an_end() -> None:
+    catalog = types(texts=growing_texts(names=["first", "second"], min=5), after=["INT", {}])
+    sent = values_of(catalog, ["a", "b", 7], "texts.first:STRING*", "texts.third:STRING*")
+    assert sent == {"texts.first": "a", "texts.second": "b", "after": 7}
+
+
 def test_a_slot_that_brings_inputs_takes_links() -> None:
     catalog = types(slot=["COMFY_DYNAMICSLOT_V3", {"slotType": "IMAGE", "inputs": {}}])
     drawing = Drawing()

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import msgspec
 
 from comfyrail.usecases.examination import Examination
-from comfyrail.validation.findings import FINDING_LIMIT, Finding
+from comfyrail.validation.findings import Finding, most_important
 from comfyrail.validation.fixes import Fix
 from comfyrail.validation.fleet_fit import WorkerFit
+from comfyrail.validation.limits import EXAMINED_NODES
 from comfyrail.validation.optimize import Optimization
 
 WORKERS_SHOWN = 200
@@ -24,9 +25,14 @@ WorkflowText = Annotated[
 ]
 
 
-def given_text(workflow: msgspec.Raw) -> bytes | None:
-    """The text of a workflow in a request; None where there is none."""
-    text = bytes(workflow)
+ParameterText = Annotated[
+    msgspec.Raw, msgspec.Meta(description="An object: values by declared name or by 'node.input'.")
+]
+
+
+def given_text(part: msgspec.Raw) -> bytes | None:
+    """The text of a part of a request; None where there is none."""
+    text = bytes(part)
     return None if text in {b"", b"null"} else text
 
 
@@ -39,7 +45,7 @@ class CheckRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     workflow: WorkflowText = msgspec.field(default_factory=msgspec.Raw)
     workflow_id: str | None = None
-    input_params: dict[str, Any] = {}
+    input_params: ParameterText = msgspec.field(default_factory=msgspec.Raw)
     auto_fix: bool = False
     optimize: bool = False
 
@@ -68,7 +74,7 @@ class WorkerFitBody(msgspec.Struct, kw_only=True):
 
 
 class ValidationReport(msgspec.Struct, kw_only=True):
-    """`workflow` is what would run, in API format; null where it cannot be read."""
+    """`workflow` is what would run, in API format; null where it cannot be read or is endless."""
 
     valid: bool
     errors: int
@@ -103,17 +109,18 @@ def validation_report(examination: Examination, fits: Sequence[WorkerFit]) -> Va
     for finding in examination.findings:
         counts[finding.severity] += 1
     workflow = examination.workflow
+    is_endless = workflow is not None and len(workflow.nodes) > EXAMINED_NODES
     return ValidationReport(
         valid=examination.is_valid,
         errors=counts["error"],
         warnings=counts["warning"],
         hints=counts["hint"],
-        findings=list(examination.findings[:FINDING_LIMIT]),
+        findings=most_important(examination.findings),
         unchecked=list(examination.unchecked),
         fixes=fix_bodies(examination.fixes),
         optimizations=list(examination.optimizations),
         workers=[fit_body(fit) for fit in fits[:WORKERS_SHOWN]],
-        workflow=None if workflow is None else workflow.to_prompt(),
+        workflow=None if is_endless or workflow is None else workflow.to_prompt(),
         nodes=0 if workflow is None else len(workflow.nodes),
     )
 

@@ -75,7 +75,7 @@ def _request(body: CheckRequest) -> WorkflowRequest:
     return WorkflowRequest(
         workflow=given_text(body.workflow),
         workflow_id=body.workflow_id,
-        input_params=body.input_params,
+        input_params=given_text(body.input_params),
         auto_fix=body.auto_fix,
         optimize=body.optimize,
     )

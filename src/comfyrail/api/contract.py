@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from comfyrail.api.check_contract import FixBody, WorkflowText
+from comfyrail.api.check_contract import FixBody, ParameterText, WorkflowText
 from comfyrail.clock import Instant
 from comfyrail.errors import Category
 from comfyrail.fleet.worker import WorkerView
@@ -24,7 +24,7 @@ class ExecuteRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     workflow: WorkflowText = msgspec.field(default_factory=msgspec.Raw)
     workflow_id: str | None = None
-    input_params: dict[str, Any] = {}
+    input_params: ParameterText = msgspec.field(default_factory=msgspec.Raw)
     auto_fix: bool = False
     optimize: bool = False
     priority: int = 5

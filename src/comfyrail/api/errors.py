@@ -98,6 +98,11 @@ def install_error_handlers(app: FastAPI) -> None:
         own = errors.RequestError(str(error.detail), code="HTTP_ERROR")
         return error_response(own, request_id_of(request), error.status_code)
 
+    @app.exception_handler(Exception)
+    async def _on_fault(request: Request, _error: Exception) -> Response:
+        # The guard around the app writes it to the log.
+        return internal_error(request_id_of(request))
+
     @app.exception_handler(RequestValidationError)
     async def _on_parameter(request: Request, error: RequestValidationError) -> Response:
         faults = [

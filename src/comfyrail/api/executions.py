@@ -51,7 +51,7 @@ async def execute(request: Request) -> Response:
             WorkflowRequest(
                 given_text(body.workflow),
                 body.workflow_id,
-                body.input_params,
+                given_text(body.input_params),
                 body.auto_fix,
                 body.optimize,
             ),

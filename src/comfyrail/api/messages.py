@@ -1,5 +1,6 @@
 """Reading and writing JSON bodies."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -10,6 +11,9 @@ from starlette.responses import Response
 from comfyrail.errors import MalformedRequest, PayloadTooLarge, UnsupportedMediaType
 
 BODY_LIMIT = 10 << 20
+
+# What the decoder takes for the end of the text.
+_HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
 
 Body = TypeVar("Body")
 
@@ -41,9 +45,16 @@ async def read_json(
     except msgspec.ValidationError as error:
         raise MalformedRequest(f"The request body is not right: {error}.") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedRequest(f"The request body is not JSON: {error}.") from error
+        raise MalformedRequest(f"The request body is not JSON: {_why(error, content)}.") from error
     except RecursionError as error:
         raise MalformedRequest("The request body is nested too deeply.") from error
+
+
+def _why(error: Exception, content: bytes) -> str:
+    said = str(error).rstrip(".")
+    if "truncated" in said and _HALF_CHARACTER.search(content):
+        return "it has half a character (a lone surrogate)"
+    return said
 
 
 def announced_size(request: Request) -> int | None:

@@ -9,7 +9,7 @@ from comfyrail.api.check_contract import WORKERS_SHOWN, WorkerFitBody, fit_body
 from comfyrail.planning.analysis import ModelNeed
 from comfyrail.planning.duration import Prediction
 from comfyrail.planning.plan import Plan, WorkerPlan
-from comfyrail.validation.findings import FINDING_LIMIT, Finding
+from comfyrail.validation.findings import Finding, most_important
 from comfyrail.validation.fleet_fit import WorkerFit
 
 
@@ -103,7 +103,7 @@ def plan_body(
             _worker_body(worker, fit_of[worker.worker_id])
             for worker in plan.workers[:WORKERS_SHOWN]
         ],
-        findings=list(findings[:FINDING_LIMIT]),
+        findings=most_important(findings),
     )
 
 

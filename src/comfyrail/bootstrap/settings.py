@@ -1,18 +1,29 @@
 """The server's settings: flags over environment (COMFYRAIL_…) over defaults."""
 
 import os
+import re
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from comfyrail.errors import ConfigurationError
 from comfyrail.store.interface import DEFAULT_LEASE_SECONDS
+from comfyrail.validation.policy import CONTENT_TYPES
+from comfyrail.workflow.nearest import did_you_mean, nearest_names
 
 DEFAULT_DATA_FOLDER = Path("comfyrail-data")
 MOST_LOCAL_WORKERS = 2
+OTHER_VARIABLES = frozenset(
+    f"COMFYRAIL_{name}"
+    for name in (
+        *("SERVER", "BROKER", "CONFIG", "NODES", "TASK", "TASK_KEY"),
+        *("COMFYUI_CACHE", "COMFYUI_PYTHON"),
+    )
+)
+"""Those of other commands."""
 
 
 def default_workers() -> int:
@@ -37,13 +48,51 @@ def _split_rates(value: object) -> object:
     return {name.strip(): rate.strip() for name, _, rate in pairs}
 
 
+def _check_custom_nodes(names: tuple[str, ...]) -> tuple[str, ...]:
+    rules = {name.casefold() for name in names} & {"allow", "deny"}
+    if rules and len(names) > 1:
+        raise ValueError("write allow, deny, or names of packs and node types, not both")
+    return tuple(rules) or names
+
+
+def _check_domains(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if not _DOMAIN.fullmatch(name):
+            raise ValueError(f"{name!r} is not like example.com, *.example.com or *")
+    return names
+
+
+_DOMAIN = re.compile(r"\*|(\*\.)?([\w-]+\.)*[\w-]+\.?|\[?[0-9A-Fa-f:.]+\]?")
+
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Rates = Annotated[dict[str, Rate], NoDecode, BeforeValidator(_split_rates)]
 Limit = Annotated[int, Field(ge=0)]
 
 
-class Settings(BaseSettings):
+class PolicySettings(BaseModel):
+    """What workflows may do; a policy file gives tenants values of their own. 0 is no limit."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    allowed_domains: Annotated[Names, AfterValidator(_check_domains)] = ()
+    allow_computed_urls: bool = False
+    allowed_content_types: Names = CONTENT_TYPES
+    allowed_folders: Names = ()
+    denied_node_types: Names = ()
+    allowed_node_types: Names = ()
+    custom_nodes: Annotated[Names, AfterValidator(_check_custom_nodes)] = ("allow",)
+    max_nodes: Limit = 100
+    max_image_side: Limit = 8192
+    max_image_pixels: Limit = 4096 * 4096
+    max_batch_size: Limit = 64
+    max_steps: Limit = 1000
+    max_string_length: Limit = 100_000
+    max_workflow_bytes: Limit = 10 << 20
+    max_seconds: Limit = 0
+
+
+class Settings(PolicySettings, BaseSettings):
     model_config = SettingsConfigDict(env_prefix="COMFYRAIL_", extra="ignore")
 
     host: str = "127.0.0.1"
@@ -53,19 +102,8 @@ class Settings(BaseSettings):
     engine_config: Path | None = None
     lease_seconds: float = Field(DEFAULT_LEASE_SECONDS, gt=0.2, le=3600)
     poll_seconds: float = Field(5.0, gt=0, le=600)
-    allowed_domains: Names = ()
-    allowed_folders: Names = ()
+    policy: Path | None = None
     check_urls: bool = True
-    denied_node_types: Names = ()
-    allowed_node_types: Names = ()
-    custom_nodes: Names = ("allow",)
-    max_nodes: Limit = 100
-    max_image_side: Limit = 8192
-    max_image_pixels: Limit = 4096 * 4096
-    max_batch_size: Limit = 64
-    max_steps: Limit = 1000
-    max_string_length: Limit = 100_000
-    max_seconds: Limit = 0
     gpu_rates: Rates = Field(default_factory=dict)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_json: bool | None = None
@@ -76,8 +114,9 @@ def load_settings(**flags: Any) -> Settings:
     try:
         settings = Settings(**{key: value for key, value in flags.items() if value is not None})
     except ValidationError as error:
-        faults = "; ".join(_describe_fault(each["loc"], each["msg"]) for each in error.errors())
-        raise ConfigurationError(f"The settings are not right: {faults}.") from error
+        raise ConfigurationError(
+            f"The settings are not right: {describe_faults(error)}."
+        ) from error
     if settings.engine_config is not None:
         # Only here: it brings NumPy along, which the server itself does not need.
         from comfyrail.engine.configuration import load_configuration  # noqa: PLC0415
@@ -90,6 +129,20 @@ def load_settings(**flags: Any) -> Settings:
             code="ACCESS_IS_OFF",
         )
     return settings
+
+
+def unknown_variables() -> list[str]:
+    """Variables of the environment that look like settings and are none, with what was meant."""
+    known = {f"COMFYRAIL_{name.upper()}" for name in Settings.model_fields} | OTHER_VARIABLES
+    return [
+        f"{name} is no setting.{did_you_mean(nearest_names(name, known))}"
+        for name in sorted(os.environ)
+        if name.startswith("COMFYRAIL_") and name not in known
+    ]
+
+
+def describe_faults(error: ValidationError) -> str:
+    return "; ".join(_describe_fault(each["loc"], each["msg"]) for each in error.errors())
 
 
 def _describe_fault(place: tuple[int | str, ...], message: str) -> str:

@@ -8,7 +8,7 @@ import aiohttp
 
 from comfyrail.access.principal import LOCAL_USER
 from comfyrail.api.services import Services
-from comfyrail.bootstrap.policy import cost_rates, security_policy
+from comfyrail.bootstrap.policy import cost_rates, read_policies
 from comfyrail.bootstrap.settings import Settings
 from comfyrail.clock import SystemClock
 from comfyrail.fleet.catalogs import FleetCatalog
@@ -89,7 +89,7 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
         library = Library(workflows, lambda: fleet.catalog)
         outgoing = await stack.enter_async_context(OutgoingHttp())
         probe = HttpUrlProbe(outgoing) if settings.check_urls else None
-        checks = WorkflowChecks(fleet, library, estimates, security_policy(settings), probe)
+        checks = WorkflowChecks(fleet, library, estimates, read_policies(settings), probe)
         yield Services(
             submit=SubmitWorkflow(store, clock, checks, estimates),
             validate=ValidateWorkflow(checks),
@@ -97,7 +97,7 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
             convert=ConvertWorkflow(fleet),
             nodes=NodeTypes(fleet),
             figures=Figures(store, fleet, estimates),
-            jobs=Jobs(store, blobs, clock),
+            jobs=Jobs(store, blobs, clock, fleet.load_of),
             workers=Workers(store, fleet, http, clock),
             library=library,
             check_readiness=CheckReadiness(store, fleet),

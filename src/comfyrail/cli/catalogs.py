@@ -4,11 +4,14 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.text import Text
+
 from comfyrail.bootstrap.settings import load_settings
-from comfyrail.cli.exits import WRONG_USE, explain_and_exit
-from comfyrail.cli.remembered import read_remembered
+from comfyrail.cli.exits import CANNOT_START, WRONG_USE, explain_and_exit
+from comfyrail.cli.remembered import Remembered, read_remembered
+from comfyrail.cli.terminal import errors, line
 from comfyrail.cli.workflow_file import read_limited
-from comfyrail.errors import ComfyrailError
+from comfyrail.errors import ComfyrailError, StoreUnavailable
 from comfyrail.fleet.comfyui.decoding import decode_reply
 from comfyrail.planning.records import ExecutionRecord
 from comfyrail.workflow.capabilities import WorkerCapabilities
@@ -30,13 +33,19 @@ class ChosenCatalog:
 
 def choose_catalog(file: Path | None, data: Path | None) -> ChosenCatalog:
     """The catalog in a file that was named; else that of the workers which the server of the data
-    folder has seen, while it runs or not; else the engine's own. Ends the command where a named
-    file is none.
+    folder has seen, while it runs or not; else the engine's own. Ends the command where what was
+    named cannot be read.
     """
     if file is not None:
         return ChosenCatalog(_catalog_in(file), str(file))
     folder = load_settings(data=data).data
-    remembered = read_remembered(folder)
+    try:
+        remembered = read_remembered(folder)
+    except StoreUnavailable as error:
+        if data is not None:
+            explain_and_exit(error.message, CANNOT_START)
+        errors.print(Text(line(f"Note: {error.message}")), soft_wrap=True)
+        remembered = Remembered()
     if remembered.workers:
         catalogs = {id(worker.catalog): worker.catalog for worker in remembered.workers}
         return ChosenCatalog(

@@ -28,7 +28,7 @@ from comfyrail.client import (
 )
 from comfyrail.errors import InvalidLibraryEntry, InvalidWorkflow, RequestError
 from comfyrail.library.bundles import LARGEST_BUNDLE
-from comfyrail.library.content import declared_in
+from comfyrail.library.content import read_inputs
 from comfyrail.library.files import (
     DESCRIPTION_FILE,
     INPUTS_JSON,
@@ -38,6 +38,7 @@ from comfyrail.library.files import (
     WORKFLOW_FILE,
 )
 from comfyrail.library.names import check_name, split_reference
+from comfyrail.workflow.declared_inputs import parse_declared_inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +200,19 @@ def _in_folder(request: SaveRequest) -> SaveRequest:
 
 
 def _read_inputs(path: Path) -> list[dict[str, Any]]:
-    kind = INPUTS_JSON if path.suffix == ".json" else INPUTS_YAML
-    content = read_limited(path, LIMITS[kind])
+    content = read_limited(path, LIMITS[INPUTS_YAML])
     try:
-        return [each.as_dict() for each in declared_in({kind: content}) or ()]
+        raw = read_inputs(str(path), content)
     except InvalidWorkflow as error:
-        findings = [str(each["message"]) for each in error.details.get("findings", ())]
-        explain_and_exit("\n       ".join(findings) or f"{path}: {error.message}", WRONG_USE)
+        explain_and_exit(error.message, WRONG_USE)
+    if raw is None:
+        message = f"{path} is empty: declare an input in it, or write [] to declare none."
+        explain_and_exit(message, WRONG_USE)
+    try:
+        return [each.as_dict() for each in parse_declared_inputs(raw)]
+    except InvalidWorkflow as error:
+        findings = [str(each["message"]) for each in error.details["findings"]]
+        explain_and_exit(f"{path}: " + "\n       ".join(findings), WRONG_USE)
 
 
 @contextmanager
@@ -229,7 +236,8 @@ def _new_file(output: Path | None, name: str) -> Iterator[tuple[Path, BinaryIO]]
 def _describe(shown: LibraryWorkflow, server: str) -> None:
     rows = [
         ("Name", shown.name),
-        ("Version", f"{shown.version} of {', '.join(map(str, shown.versions))}"),
+        ("Version", str(shown.version)),
+        ("Versions", ", ".join(map(str, shown.versions))),
         ("Saved", ago(shown.saved_at)),
     ]
     if shown.preview is not None:

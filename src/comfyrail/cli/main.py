@@ -99,13 +99,15 @@ def serve(
 ) -> None:
     """Start the server and its local workers."""
     from comfyrail.bootstrap.serve import serve as run_server
-    from comfyrail.bootstrap.settings import load_settings
+    from comfyrail.bootstrap.settings import load_settings, unknown_variables
     from comfyrail.telemetry.logs import configure_logs
 
     settings = load_settings(
         host=host, port=port, data=data, workers=workers, engine_config=engine_config
     )
     configure_logs(as_json=settings.log_json, level=settings.log_level)
+    for said in unknown_variables():
+        typer.echo(f"Note: {said}", err=True)
     run_server(settings, announce=announce, exit_with_parent=exit_with_parent)
 
 

@@ -28,7 +28,7 @@ class Remembered:
 
 
 def read_remembered(folder: Path) -> Remembered:
-    """Nothing where there is no database, or one that this version cannot read."""
+    """Nothing where there is no database. Raises StoreUnavailable for one that cannot be read."""
     if not (folder / DATABASE_NAME).is_file():
         return Remembered()
     try:
@@ -42,8 +42,11 @@ def read_remembered(folder: Path) -> Remembered:
             }
             workers = [read_worker(row) for row in snapshot.all("list_workers")]
             contents = [row["record"] for row in snapshot.all("list_records", after=0)]
-    except (StoreUnavailable, WorkerProtocolError, sqlite3.Error, zlib.error, LookupError):
-        return Remembered()
+    except (WorkerProtocolError, sqlite3.Error, zlib.error, LookupError) as error:
+        raise StoreUnavailable(
+            f"What {folder} remembers cannot be read ({error}): start a server of this version on "
+            "it first, or give another folder with --data."
+        ) from error
     decoded = (ExecutionRecord.decode(content) for content in contents)
     return Remembered(
         _capabilities(workers, catalogs),

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from comfyrail.bootstrap.policy import cost_rates, security_policy
+from comfyrail.bootstrap.policy import cost_rates, read_policies
 from comfyrail.bootstrap.settings import load_settings
 from comfyrail.cli.catalogs import choose_catalog
 from comfyrail.planning.analyst import Analyst
 from comfyrail.planning.cost import CostRates
 from comfyrail.planning.duration import DurationModel
-from comfyrail.planning.plan import told_sizes
+from comfyrail.planning.model_sizes import told_sizes
 from comfyrail.validation.context import ValidationContext
 from comfyrail.workflow.capabilities import ResourceNeeds
 from comfyrail.workflow.graph import Workflow
@@ -36,7 +36,7 @@ def local_surroundings(catalog: Path | None, data: Path | None) -> LocalSurround
     context = ValidationContext(
         catalog=chosen.catalog,
         workers=chosen.workers,
-        policy=security_policy(settings),
+        policy=read_policies(settings).default,
         needs=needs,
     )
     devices = [worker.device for worker in chosen.workers if worker.device]

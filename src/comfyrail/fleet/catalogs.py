@@ -9,6 +9,7 @@ from comfyrail.errors import WorkerProtocolError
 from comfyrail.fleet.comfyui.decoding import decode_reply
 from comfyrail.fleet.description import WorkerDescription, decode_description
 from comfyrail.ids import WorkerId
+from comfyrail.planning.model_sizes import told_sizes
 from comfyrail.store.interface import Store
 from comfyrail.workflow.capabilities import WorkerCapabilities
 from comfyrail.workflow.catalog import NodeCatalog, parse_object_info
@@ -30,6 +31,7 @@ class FleetCatalog:
         self._descriptions: dict[WorkerId, WorkerDescription] = {}
         self._warm: dict[WorkerId, frozenset[str]] = {}
         self._online: set[WorkerId] = set()
+        self._gone: set[WorkerId] = set()
         self._merged = NodeCatalog()
         self._described: dict[WorkerId, WorkerCapabilities] = {}
         self._capabilities: tuple[WorkerCapabilities, ...] | None = None
@@ -52,15 +54,9 @@ class FleetCatalog:
         return self._capabilities
 
     def model_sizes(self) -> Mapping[str, int]:
-        """Bytes by name of the models that workers have told of. As above."""
+        """Bytes by `folder/name` of the models that workers have told of. As above."""
         if self._model_sizes is None:
-            self._model_sizes = {
-                name: size
-                for description in self._descriptions.values()
-                for models in description.models.values()
-                for name, size in models.items()
-                if size is not None
-            }
+            self._model_sizes = told_sizes(self.capabilities())
         return self._model_sizes
 
     def differences(self) -> Sequence[Difference]:
@@ -87,20 +83,24 @@ class FleetCatalog:
             catalog = await asyncio.to_thread(lambda: share_types(_parse(object_info), known))
             if not catalog:
                 raise WorkerProtocolError(f"The worker {worker_id} says that it has no nodes.")
-        if self._used_by.get(worker_id) != fingerprint:
-            self._catalogs[fingerprint] = catalog
-            self._used_by[worker_id] = fingerprint
+        if self._used_by.get(worker_id) != fingerprint and worker_id not in self._gone:
+            # First what can fail: what is not on disk must not count as learned.
             await self._store.save_catalog(worker_id, fingerprint, object_info)
-            self._merge()
+            if worker_id not in self._gone:
+                self._catalogs[fingerprint] = catalog
+                self._used_by[worker_id] = fingerprint
+                self._merge()
         return catalog
 
     async def describe(self, worker_id: WorkerId, description: WorkerDescription) -> None:
         """Take in what a worker says of its machine and models."""
-        if self._descriptions.get(worker_id) != description:
+        if self._descriptions.get(worker_id) == description or worker_id in self._gone:
+            return
+        await self._store.describe_worker(worker_id, description.encode())
+        if worker_id not in self._gone:
             self._descriptions[worker_id] = description
             self._model_sizes = None
             self._change(worker_id)
-            await self._store.describe_worker(worker_id, description.encode())
 
     def note_online(self, worker_id: WorkerId, *, online: bool) -> None:
         """A worker that comes back has nothing loaded as far as we know."""
@@ -117,7 +117,13 @@ class FleetCatalog:
             self._warm[worker_id] = models
             self._change(worker_id)
 
+    def expect(self, worker_id: WorkerId) -> None:
+        """A worker is there, or there again under the id of one that was removed."""
+        self._gone.discard(worker_id)
+
     def forget(self, worker_id: WorkerId) -> None:
+        """The worker was removed: what is still on its way from it is not listened to."""
+        self._gone.add(worker_id)
         for known in (self._used_by, self._descriptions, self._warm):
             known.pop(worker_id, None)
         self._online.discard(worker_id)

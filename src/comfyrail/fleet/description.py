@@ -53,13 +53,17 @@ def free_video_memory(stats: Mapping[str, Any]) -> int | None:
     return _bytes(_first_device(stats).get("vram_free"))
 
 
-async def ask_for_models(client: ComfyClient) -> dict[str, dict[str, int | None]]:
-    """The worker's models by folder and name. A worker that cannot tell has none to tell of."""
+async def ask_for_models(
+    client: ComfyClient, known: Mapping[str, Mapping[str, int | None]]
+) -> Mapping[str, Mapping[str, int | None]]:
+    """The worker's models by folder and name; what it does not tell now is as it was known."""
     try:
         folders = await client.model_folders()
-        listed = await asyncio.gather(*(_models_in(client, folder) for folder in folders))
     except WorkerError:
-        return {}
+        return known
+    listed = await asyncio.gather(
+        *(_models_in(client, folder, known.get(folder, {})) for folder in folders)
+    )
     found: dict[str, dict[str, int | None]] = {}
     left = MODELS_KEPT
     for folder, models in zip(folders, listed, strict=True):
@@ -70,11 +74,13 @@ async def ask_for_models(client: ComfyClient) -> dict[str, dict[str, int | None]
     return found
 
 
-async def _models_in(client: ComfyClient, folder: str) -> dict[str, int | None]:
+async def _models_in(
+    client: ComfyClient, folder: str, known: Mapping[str, int | None]
+) -> Mapping[str, int | None]:
     try:
         entries: Sequence[Any] = await client.models_in(folder)
     except WorkerError:
-        return {}
+        return known
     return {
         entry["name"]: _bytes(entry.get("size"))
         for entry in entries

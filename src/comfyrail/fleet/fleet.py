@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 
 from comfyrail.clock import Instant
@@ -29,6 +30,7 @@ class Fleet:
         self._tasks: dict[WorkerId, asyncio.Task[None]] = {}
         self._refreshing = asyncio.Lock()
         self._refreshed_at = -REFRESH_SECONDS
+        self._rounds = 0
 
     @property
     def catalog(self) -> NodeCatalog:
@@ -48,8 +50,13 @@ class Fleet:
         return self._context.catalog.differences()
 
     async def refresh(self) -> bool:
-        """Ask all workers anew, unless that was just done; whether anything can have changed."""
+        """Ask all workers anew, unless that was just done; whether anything can have changed since
+        the call.
+        """
+        round_before = self._rounds
         async with self._refreshing:
+            if self._rounds != round_before:
+                return True  # it was done while this one waited for its turn
             now = self._context.clock.monotonic()
             if now - self._refreshed_at < REFRESH_SECONDS:
                 return False
@@ -65,11 +72,13 @@ class Fleet:
                 async with asyncio.timeout(REFRESH_LIMIT_SECONDS):
                     await asyncio.gather(*(refresh(each) for each in self._workers.values()))
             self._refreshed_at = self._context.clock.monotonic()
+            self._rounds += 1
             catalog, capabilities = before
             return catalog is not self.catalog or capabilities is not self.capabilities
 
     def add(self, worker_id: WorkerId, host: WorkerHost, added_at: Instant) -> None:
         """Begin to connect to a worker, and keep at it."""
+        self._context.catalog.expect(worker_id)
         worker = LiveWorker(worker_id, host, added_at, self._context)
         self._workers[worker_id] = worker
         self._tasks[worker_id] = asyncio.create_task(worker.run(), name=f"worker-{worker_id}")
@@ -87,6 +96,17 @@ class Fleet:
 
     def views(self) -> Sequence[WorkerView]:
         return [worker.view() for worker in self._workers.values()]
+
+    def load_of(self, worker_id: WorkerId | None) -> float:
+        """How much the others on its machine slow a worker down: 0 where it has a core to itself.
+
+        Only those that the server has started are known to share a machine.
+        """
+        views = [worker.view() for worker in self._workers.values()]
+        busy = [view for view in views if view.driver == "local" and view.current_jobs]
+        if all(view.id != worker_id for view in busy):
+            return 0.0
+        return max(0.0, len(busy) / (os.cpu_count() or 1) - 1)
 
     def free_workers(self) -> Sequence[FreeWorker]:
         return [free for worker in self._workers.values() if (free := worker.free()) is not None]

@@ -66,7 +66,10 @@ class AttemptSession:
         self._sink = sink
         self._clock = clock
         self._times = times
-        self._tracker = ProgressTracker(attempt.prompt, clock, account.weights())
+        # One that is taken over goes on from where its job was.
+        self._tracker = ProgressTracker(
+            attempt.prompt, clock, account.weights(), attempt.progress.fraction
+        )
         self._wake = asyncio.Event()
         self._look_now = False
         self._is_adopted = False

@@ -1,6 +1,6 @@
 """Which models a worker has in memory, as far as its jobs tell."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 MOST_KNOWN = 64
 
@@ -12,20 +12,18 @@ class WarmModels:
     """
 
     def __init__(self) -> None:
-        self._names: dict[str, None] = {}
+        self._sizes: dict[str, int] = {}
 
-    def use(
-        self, names: Iterable[str], sizes: Mapping[str, int], room: int | None
-    ) -> frozenset[str]:
-        """A job with these models has run; what is warm after it. `room` None: nobody knows."""
-        for name in names:
-            self._names.pop(name, None)
-            self._names[name] = None
-        while len(self._names) > MOST_KNOWN or (
-            room is not None and len(self._names) > 1 and self._total(sizes) > room
+    def use(self, models: Mapping[str, int], room: int | None) -> frozenset[str]:
+        """A job with these models (bytes by name) has run; what is warm after it.
+
+        `room` None: nobody knows how much there is.
+        """
+        for name, size in models.items():
+            self._sizes.pop(name, None)
+            self._sizes[name] = size
+        while len(self._sizes) > MOST_KNOWN or (
+            room is not None and len(self._sizes) > 1 and sum(self._sizes.values()) > room
         ):
-            del self._names[next(iter(self._names))]
-        return frozenset(self._names)
-
-    def _total(self, sizes: Mapping[str, int]) -> int:
-        return sum(sizes.get(name, 0) for name in self._names)
+            del self._sizes[next(iter(self._sizes))]
+        return frozenset(self._sizes)

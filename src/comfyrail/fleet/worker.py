@@ -30,7 +30,7 @@ from comfyrail.jobs.workers import FreeWorker, WorkerStatus
 from comfyrail.store.interface import Store
 from comfyrail.store.signals import WORKERS
 from comfyrail.workflow.catalog import NodeCatalog
-from comfyrail.workflow.graph import parse_workflow
+from comfyrail.workflow.graph import is_large_prompt, parse_workflow
 from comfyrail.workflow.models import models_of
 
 log = structlog.get_logger(__name__)
@@ -184,6 +184,8 @@ class LiveWorker:
             await self._learn_models(connection)
         except (WorkerError, StoreUnavailable) as error:
             log.warning("refresh_failed", worker_id=self.id, error=error.message)
+        except Exception:  # what one worker says must not fail the request of whoever asked
+            log.exception("refresh_failed", worker_id=self.id)
 
     async def leave(self) -> None:
         """Take no more jobs; hand the running ones back; let go of the worker."""
@@ -268,7 +270,7 @@ class LiveWorker:
     async def _learn_models(self, connection: WorkerConnection) -> None:
         """Apart from the greeting: some workers take their time to list large folders."""
         try:
-            models = await ask_for_models(connection.client)
+            models = await ask_for_models(connection.client, self._machine.models)
             self._machine = replace(self._machine, models=models)
             await self._context.catalog.describe(self.id, self._machine)
         except StoreUnavailable as error:
@@ -303,11 +305,12 @@ class LiveWorker:
 
     def _note_models(self, attempt: Attempt) -> None:
         """The job's models are in the worker's memory now, as far as there is room."""
-        if not self._ready:
+        if not self._ready or is_large_prompt(attempt.prompt):
             return
-        names = [model.name for model in models_of(parse_workflow(attempt.prompt), self._catalog)]
-        sizes = self._context.catalog.model_sizes()
-        warm = self._warm.use(names, sizes, self._machine.video_memory)
+        found = models_of(parse_workflow(attempt.prompt), self._catalog)
+        told = self._context.catalog.model_sizes()
+        sizes = {model.name: told.get(f"{model.folder}/{model.name}", 0) for model in found}
+        warm = self._warm.use(sizes, self._machine.video_memory)
         self._context.catalog.note_warm(self.id, warm)
 
     def _lose_sessions(self, cause: str) -> None:

@@ -16,7 +16,7 @@ from typing import BinaryIO, NoReturn
 
 from comfyrail.errors import Conflict, InvalidLibraryEntry
 from comfyrail.library.files import LIMITS, WORKFLOW_FILE, Files
-from comfyrail.library.folder import VERSIONS_FOLDER, LibraryFolder
+from comfyrail.library.folder import VERSIONS_FOLDER, LibraryFolder, Places
 from comfyrail.library.writer import MOST_VERSIONS
 from comfyrail.workflow.nearest import shown
 
@@ -60,21 +60,27 @@ class _Member:
 
 def write_bundle(folder: LibraryFolder, name: str, version: int | None, target: BinaryIO) -> None:
     """Write a workflow with all its versions, or with one."""
-    numbers = folder.numbers(name)
-    places = {f"{name}/": version or numbers[-1]}
-    if version is None:
-        places |= {f"{name}/{VERSIONS_FOLDER}/{number}/": number for number in numbers}
-    left = LARGEST_CONTENT
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as bundle:
-        for place, number in places.items():
-            left -= _write_files(bundle, place, folder.read(name, number).files)
-            if left < 0 or target.tell() > LARGEST_BUNDLE:
-                raise Conflict(
-                    f"All versions of '{name}' are too much for one bundle. Export single ones, "
-                    f"such as version {numbers[-1]}.",
-                    code="BUNDLE_TOO_LARGE",
-                    details={"limit": LARGEST_BUNDLE},
-                )
+
+    def write(places: Places) -> None:
+        target.seek(0)
+        target.truncate()
+        newest = max(places)
+        tops = {f"{name}/": version or newest}
+        if version is None:
+            tops |= {f"{name}/{VERSIONS_FOLDER}/{number}/": number for number in places}
+        left = LARGEST_CONTENT
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as bundle:
+            for top, number in tops.items():
+                left -= _write_files(bundle, top, folder.read_at(name, places, number).files)
+                if left < 0 or target.tell() > LARGEST_BUNDLE:
+                    raise Conflict(
+                        f"All versions of '{name}' are too much for one bundle. Export single "
+                        f"ones, such as version {newest}.",
+                        code="BUNDLE_TOO_LARGE",
+                        details={"limit": LARGEST_BUNDLE},
+                    )
+
+    folder.steadily(name, write)
 
 
 def _write_files(bundle: zipfile.ZipFile, place: str, files: Files) -> int:
@@ -87,12 +93,12 @@ class BundleReader:
     """A bundle that was opened and whose list of files is right. Raises InvalidLibraryEntry."""
 
     def __init__(self, source: BinaryIO) -> None:
-        _check_end(source)
+        size = _check_end(source)
         try:
             self._zip = zipfile.ZipFile(source)
-            members = list(_members(self._zip.infolist()))
+            members = list(_members(self._zip.infolist(), size))
         except BROKEN as error:
-            _refuse(f"it is not a zip file that can be read ({error})", error)
+            _refuse(f"it is damaged ({error})", error)
         names = {member.name for member in members}
         if len(names) > 1:
             _refuse("it has more than one workflow")
@@ -120,36 +126,48 @@ class BundleReader:
                 if len(content) <= limit and file.read(1):
                     _refuse(f"{shown(member.info.filename)} is not as large as it says")
         except BROKEN as error:
-            _refuse(f"{shown(member.info.filename)} cannot be read ({error})", error)
+            name = shown(member.info.filename)
+            _refuse(f"it is damaged: {name} cannot be read ({error})", error)
         if len(content) > limit:
             _refuse(f"{shown(member.info.filename)} is larger than {limit} bytes")
         return content
 
 
-def _check_end(source: BinaryIO) -> None:
-    """Look at the last record before anything is read by it: how large is the list of files?
+def _check_end(source: BinaryIO) -> int:
+    """Look at the last record before anything is read by it: where is the list of files?
 
     The same record that `zipfile` will use: a zip with a comment, or a large one with a second
-    record, is refused.
+    record, is refused. Returns the size of the whole.
     """
+    source.seek(0)
+    is_zip = source.read(2) == b"PK"
     size = source.seek(0, 2)
     tail_size = _END_RECORD.size + _ZIP64_LOCATOR_SIZE
     source.seek(max(0, size - tail_size))
     tail = source.read(tail_size)
     end = tail[-_END_RECORD.size :]
+    if not is_zip:
+        _refuse("it is not a zip file")
     if len(end) < _END_RECORD.size or not end.startswith(b"PK\x05\x06"):
-        _refuse("it is not a zip file, or has a comment at its end")
-    _, disk, _, _, _, directory_size, _, comment_size = _END_RECORD.unpack(end)
+        _refuse("it is a zip file that is cut off, or has a comment at its end")
+    _, disk, _, _, _, directory_size, directory_start, comment_size = _END_RECORD.unpack(end)
     is_zip64 = tail.startswith(b"PK\x06\x07") and len(tail) == tail_size
     if disk or comment_size or is_zip64:
         _refuse("it has a comment, several parts, or the format for very large files")
     if directory_size > LARGEST_DIRECTORY:
         _refuse("it has too many files")
+    # By these numbers zipfile goes to places in the file, and a file refuses one before its
+    # start as a broken disk does.
+    if directory_start + directory_size + _END_RECORD.size != size:
+        _refuse("it is damaged: its list of files is not where it says")
+    return size
 
 
-def _members(infos: Sequence[zipfile.ZipInfo]) -> Iterator[_Member]:
+def _members(infos: Sequence[zipfile.ZipInfo], size: int) -> Iterator[_Member]:
     seen: set[str] = set()
     for info in infos:
+        if not 0 <= info.header_offset < size:
+            _refuse("it is damaged: a file in it is not where it says")
         # zipfile cuts a name at its first NUL; the whole one is judged.
         path = info.orig_filename
         kind = stat.S_IFMT(info.external_attr >> 16)

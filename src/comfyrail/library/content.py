@@ -29,11 +29,17 @@ def workflow_in(files: Files) -> dict[str, Any]:
 
 def declared_in(files: Files) -> tuple[DeclaredInput, ...] | None:
     """The inputs that a file declares; None where there is no such file."""
-    for name, read in ((INPUTS_YAML, read_yaml), (INPUTS_JSON, _read_json)):
+    for name in (INPUTS_YAML, INPUTS_JSON):
         if name in files:
-            raw = read(name, files[name])
+            raw = read_inputs(name, files[name])
             return () if raw is None else parse_declared_inputs(raw)
     return None
+
+
+def read_inputs(name: str, content: bytes) -> Any:
+    """What a file of inputs holds, by its name YAML or JSON; None where it is empty."""
+    is_json = name.lower().endswith(".json")
+    return _read_json(name, content) if is_json else read_yaml(name, content)
 
 
 def encode_declared(declared: tuple[DeclaredInput, ...]) -> bytes:
@@ -53,9 +59,8 @@ def read_yaml(name: str, content: bytes) -> Any:
                 _refuse(name, "it has an alias (*name) or is nested too deeply")
         return yaml.load(text, Loader=_YAML_LOADER)  # noqa: S506 - it is one of the safe loaders
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise MalformedWorkflow(
-            f"{name} is not YAML: {' '.join(str(error).split())}.", details={"path": name}
-        ) from error
+        why = " ".join(str(error).split()).replace('in "<unicode string>", line', "in line")
+        raise MalformedWorkflow(f"{name} is not YAML: {why}.", details={"path": name}) from error
 
 
 def _read_json(name: str, content: bytes) -> Any:

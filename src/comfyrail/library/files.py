@@ -54,20 +54,23 @@ def is_png(content: bytes) -> bool:
     return content.startswith(PNG_START) and content[12:16] == b"IHDR"
 
 
-def read_files(folder: Path, names: Iterable[str] = LIMITS) -> dict[str, bytes]:
-    """Those files of a version that are there. Raises where one is larger than it may be."""
-    found = {name: read_regular(folder / name, LIMITS[name]) for name in names}
-    return {name: content for name, content in found.items() if content is not None}
+def read_files(folder: Path, place: str, names: Iterable[str] = LIMITS) -> dict[str, bytes]:
+    """Those files of a version that are there: no links, no devices.
 
-
-def read_regular(path: Path, limit: int) -> bytes | None:
-    """The content of a file; None where there is none, or a link or a device in its place."""
-    content = _read_start(path, limit + 1)
-    if content is not None and len(content) > limit:
-        raise InvalidLibraryEntry(
-            f"{_too_large(path.name)} Make the file {path} smaller.", code="WORKFLOW_DAMAGED"
-        )
-    return content
+    Raises where one is larger than it may be; `place` is what the folder is called then.
+    """
+    found: dict[str, bytes] = {}
+    for name in names:
+        content = _read_start(folder / name, LIMITS[name] + 1)
+        if content is None:
+            continue
+        if len(content) > LIMITS[name]:
+            raise InvalidLibraryEntry(
+                f"{_too_large(name)} Make the file {place}/{name} in the data folder smaller.",
+                code="WORKFLOW_DAMAGED",
+            )
+        found[name] = content
+    return found
 
 
 def first_line(folder: Path) -> str:

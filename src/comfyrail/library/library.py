@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -22,6 +22,9 @@ from comfyrail.library.folder import (
 from comfyrail.library.names import LIBRARY_FOLDER, TENANTS_FOLDER, check_name, library_path
 from comfyrail.library.writer import Added, FolderWriter
 
+READERS = 4
+EXPORTERS = 2
+"""Threads. Neither many exports nor what else the process does in threads keeps reads waiting."""
 MOST_WAITING = 32
 """Writes that may wait for the one thread that writes."""
 CHUNK = 1 << 20
@@ -36,11 +39,13 @@ class WorkflowLibrary:
         self._data = data
         self._local = local
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="library-writer")
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="library-reader")
+        self._exporters = ThreadPoolExecutor(EXPORTERS, thread_name_prefix="library-exporter")
         self._waiting = 0
         try:
             FolderWriter(self._folder(local)).make()
             for root in _roots(data):
-                FolderWriter(LibraryFolder(root)).clear_leftovers()
+                FolderWriter(LibraryFolder(root, data)).clear_leftovers()
         except OSError as error:
             raise ConfigurationError(
                 f"The library in {data} cannot be written: {error.strerror}.",
@@ -48,16 +53,21 @@ class WorkflowLibrary:
             ) from error
 
     def close(self) -> None:
-        """Finish the writes under way."""
-        self._writer.shutdown()
+        """Finish the writes and the reads under way."""
+        for executor in (self._writer, self._readers, self._exporters):
+            executor.shutdown()
+
+    async def in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Do what blocks, in the threads of those who read."""
+        return await _in_thread(self._readers, work, *arguments)
 
     # Reading
 
     async def page(self, tenant: TenantId, after: str, limit: int) -> LibraryPage:
-        return await _in_thread(self._folder(tenant).page, after, limit)
+        return await self.in_thread(self._folder(tenant).page, after, limit)
 
     async def versions(self, tenant: TenantId, name: str) -> list[VersionSummary]:
-        return await _in_thread(self._folder(tenant).summaries, name)
+        return await self.in_thread(self._folder(tenant).summaries, name)
 
     async def read(
         self,
@@ -66,11 +76,12 @@ class WorkflowLibrary:
         version: int | None = None,
         wanted: Iterable[str] = LIMITS,
     ) -> StoredVersion:
-        return await _in_thread(self._folder(tenant).read, name, version, wanted)
+        return await self.in_thread(self._folder(tenant).read, name, version, wanted)
 
     async def export_bundle(self, tenant: TenantId, name: str, version: int | None) -> BinaryIO:
         """A file with the bundle, which is nowhere else: close it, and it is gone."""
-        return await _in_thread(self._export, self._folder(tenant), name, version)
+        folder = self._folder(tenant)
+        return await _in_thread(self._exporters, self._export, folder, name, version)
 
     # Writing
 
@@ -112,12 +123,12 @@ class WorkflowLibrary:
             check_name(wanted)
             return writer.add(wanted, _checked(reader.versions(), check), only_new=not replace)
 
-        with await _in_thread(self._scratch_file) as file:
-            await _receive(chunks, file)
+        with await self.in_thread(self._scratch_file) as file:
+            await self._receive(chunks, file)
             return await self._write(tenant, work)
 
     def _folder(self, tenant: TenantId) -> LibraryFolder:
-        return LibraryFolder(library_path(self._data, tenant, self._local))
+        return LibraryFolder(library_path(self._data, tenant, self._local), self._data)
 
     async def _write(self, tenant: TenantId, work: Callable[[FolderWriter], Result]) -> Result:
         """One write after the other, each to its end even when nobody waits for it any more."""
@@ -135,6 +146,21 @@ class WorkflowLibrary:
             return await asyncio.get_running_loop().run_in_executor(self._writer, run)
         finally:
             self._waiting -= 1
+
+    async def _receive(self, chunks: AsyncIterator[bytes], file: BinaryIO) -> None:
+        size, buffer = 0, bytearray()
+        async for chunk in chunks:
+            size += len(chunk)
+            if size > LARGEST_BUNDLE:
+                raise PayloadTooLarge(
+                    f"The bundle is larger than {LARGEST_BUNDLE >> 20} MiB.",
+                    details={"limit": LARGEST_BUNDLE},
+                )
+            buffer += chunk
+            if len(buffer) >= CHUNK:
+                await self.in_thread(file.write, bytes(buffer))
+                buffer.clear()
+        await self.in_thread(file.write, bytes(buffer))
 
     def _export(self, folder: LibraryFolder, name: str, version: int | None) -> BinaryIO:
         file = self._scratch_file()
@@ -160,22 +186,6 @@ def _checked(contents: Iterable[Files], check: Check) -> Iterator[Files]:
         yield files
 
 
-async def _receive(chunks: AsyncIterator[bytes], file: BinaryIO) -> None:
-    size, buffer = 0, bytearray()
-    async for chunk in chunks:
-        size += len(chunk)
-        if size > LARGEST_BUNDLE:
-            raise PayloadTooLarge(
-                f"The bundle is larger than {LARGEST_BUNDLE >> 20} MiB.",
-                details={"limit": LARGEST_BUNDLE},
-            )
-        buffer += chunk
-        if len(buffer) >= CHUNK:
-            await _in_thread(file.write, bytes(buffer))
-            buffer.clear()
-    await _in_thread(file.write, bytes(buffer))
-
-
 def _roots(data: Path) -> Iterator[Path]:
     """The folder of every tenant that has one."""
     yield data / LIBRARY_FOLDER
@@ -183,12 +193,12 @@ def _roots(data: Path) -> Iterator[Path]:
         yield data / TENANTS_FOLDER / name / LIBRARY_FOLDER
 
 
-async def _in_thread(work: Callable[..., Result], *arguments: Any) -> Result:
+async def _in_thread(executor: Executor, work: Callable[..., Result], *arguments: Any) -> Result:
     def run() -> Result:
         with _disk_errors():
             return work(*arguments)
 
-    return await asyncio.to_thread(run)
+    return await asyncio.get_running_loop().run_in_executor(executor, run)
 
 
 @contextlib.contextmanager

@@ -31,8 +31,7 @@ from comfyrail.library.folder import (
     LibraryFolder,
     folders_in,
     kept_numbers,
-    version_folder,
-    version_numbers,
+    version_folders,
 )
 from comfyrail.library.names import check_name
 
@@ -41,7 +40,8 @@ log = structlog.get_logger(__name__)
 INCOMING_FOLDER = ".incoming"
 MOST_ENTRIES = 10_000
 MOST_VERSIONS = 1000
-TAKEN = {errno.ENOTEMPTY, errno.EEXIST}
+TAKEN = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}
+"""The last one is for a file or a link, and for other things too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +87,10 @@ class FolderWriter:
         """
         check_name(name)
         entry = self._root / name
-        if only_new and version_numbers(entry):
+        if only_new and version_folders(entry):
             raise Conflict(
-                f"There is a workflow '{name}' already. Import it under another name, or with "
-                "replace, which adds what is imported as its newest versions.",
+                f"There is a workflow '{name}' already. Import it under another name (name, or "
+                "--name NAME), or as newest versions of that one (replace=true, or --replace).",
                 code="WORKFLOW_EXISTS",
                 details={"name": name},
             )
@@ -110,7 +110,7 @@ class FolderWriter:
         newest = self._folder.numbers(name)[-1]
         entry = self._root / name
         self._adopt(entry)
-        folder = version_folder(entry, newest)
+        folder = entry / VERSIONS_FOLDER / str(newest)
         with self._staging() as stage:
             write_synced(stage / PREVIEW_FILE, content)
             (stage / PREVIEW_FILE).replace(folder / PREVIEW_FILE)
@@ -137,7 +137,7 @@ class FolderWriter:
 
     def _append(self, staged: Path, entry: Path, count: int) -> Added:
         self._adopt(entry)
-        known = version_numbers(entry)
+        known = tuple(version_folders(entry))
         if len(known) + count > MOST_VERSIONS:
             raise Conflict(
                 f"The workflow '{entry.name}' would have more than {MOST_VERSIONS} versions. "
@@ -160,9 +160,7 @@ class FolderWriter:
         versions = entry / VERSIONS_FOLDER
         for path in (entry, versions):
             if os.path.lexists(path) and not is_folder(path):
-                raise InvalidLibraryEntry(
-                    f"{path} must be a folder, and no link to one.", code="WORKFLOW_DAMAGED"
-                )
+                raise self._in_the_way(path)
         versions.mkdir(exist_ok=True)
         sync_folder(entry)
         if kept_numbers(entry) or not is_regular(entry / WORKFLOW_FILE):
@@ -172,14 +170,22 @@ class FolderWriter:
                 with copied.open("rb") as file:
                     os.fsync(file.fileno())
             sync_folder(stage)
-            _rename(stage, versions / "1")
+            if not _rename(stage, versions / "1") and not kept_numbers(entry):
+                raise self._in_the_way(versions / "1")
         sync_folder(versions)
+
+    def _in_the_way(self, path: Path) -> InvalidLibraryEntry:
+        return InvalidLibraryEntry(
+            f"{self._folder.place_of(path)} in the data folder must be a folder, and no link to "
+            "one: take away what is there.",
+            code="WORKFLOW_DAMAGED",
+        )
 
     def _refresh_top(self, entry: Path, number: int) -> None:
         """Copy a version to the top of its folder. For people only: no fault of it matters."""
         try:
             with self._staging() as stage:
-                _copy_files(version_folder(entry, number), stage)
+                _copy_files(entry / VERSIONS_FOLDER / str(number), stage)
                 for name in LIMITS:
                     if is_regular(stage / name):
                         (stage / name).replace(entry / name)
@@ -236,11 +242,11 @@ def _place(staged: Path, versions: Path, number: int) -> int:
 
 
 def _rename(source: Path, target: Path) -> bool:
-    """Rename a folder; False where the name is taken by one that is not empty."""
+    """Rename a folder; False where the name is taken, by other than an empty folder."""
     try:
         source.rename(target)
     except OSError as error:
-        if error.errno in TAKEN:
+        if error.errno in TAKEN and os.path.lexists(target):
             return False
         raise
     return True

@@ -7,7 +7,7 @@ known to be public; so are those that carry an address of IPv4 that is not.
 
 import re
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -83,11 +83,6 @@ def is_public(address: Address | str, exceptions: Sequence[Network] = ()) -> boo
         return False
     tunnelled = _isatap_ipv4(address)
     return tunnelled is None or is_public(tunnelled)
-
-
-def read_network(text: str) -> Network:
-    """`10.0.0.0/8`, or one address. Raises ValueError."""
-    return ip_network(text)
 
 
 def read_address(host: str) -> Address | None:

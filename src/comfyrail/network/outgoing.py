@@ -13,6 +13,7 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
@@ -24,6 +25,7 @@ from comfyrail.errors import AddressRefused, OutgoingError, ResponseTooLarge
 from comfyrail.network.addresses import Network, is_public, is_public_name, read_address
 from comfyrail.network.urls import WebUrl, read_web_url
 
+RESOLVING_AT_ONCE = 4
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 HEADERS_FOR_ANYONE = frozenset(("accept", "accept-encoding", "range", "user-agent"))
 """Those that go along when a redirect leads to another origin."""
@@ -54,6 +56,36 @@ class OutgoingResponse:
     body: bytes
     url: str
     """Of the last hop."""
+
+
+class PatientResolver(AbstractResolver):
+    """The system's resolver in threads of its own: a name server that hangs holds up nobody else.
+
+    A call of the system cannot be broken off; those that wait for one of the threads can.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(RESOLVING_AT_ONCE, "resolver")
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(self._threads, _look_up, host, port, family)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=str(address[0]),
+                port=int(address[1]),
+                family=kind,
+                proto=protocol,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for kind, _, protocol, _, address in found
+        ]
+
+    async def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class CheckedResolver(AbstractResolver):
@@ -191,9 +223,7 @@ class OutgoingHttp:
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            resolver = CheckedResolver(
-                self._resolver or aiohttp.ThreadedResolver(), self._exceptions
-            )
+            resolver = CheckedResolver(self._resolver or PatientResolver(), self._exceptions)
             options: dict[str, Any] = {} if self._tls is None else {"ssl": self._tls}
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False, **options),
@@ -225,6 +255,12 @@ class _Asking:
         }
 
 
+def _look_up(host: str, port: int, family: socket.AddressFamily) -> list[Any]:
+    return socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, family=family, flags=socket.AI_ADDRCONFIG
+    )
+
+
 def check_headers(headers: Mapping[str, str]) -> None:
     """Refuse names and values that would end a header or begin another one."""
     for name, value in headers.items():
@@ -253,7 +289,7 @@ def _joined(target: WebUrl, location: str) -> str:
     try:
         return str(target.url.join(type(target.url)(location)))
     except ValueError as error:
-        raise AddressRefused(f"It redirects to nonsense: {error}.", "malformed") from error
+        raise AddressRefused("It redirects to what is no URL.", "malformed") from error
 
 
 def _not_public(host: str) -> AddressRefused:
@@ -263,7 +299,14 @@ def _not_public(host: str) -> AddressRefused:
 
 
 def _why(error: Exception) -> str:
+    """In words: what the libraries say has their names in it, and bytes of the other side."""
     if isinstance(error, aiohttp.ClientConnectorError):
         unknown = isinstance(error.os_error, socket.gaierror)
         return "its name is not known" if unknown else "nothing answers there"
-    return f"{type(error).__name__}: {str(error)[:200]}"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "its reply breaks off"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return "its reply is not what HTTP allows"
+    if isinstance(error, aiohttp.ServerDisconnectedError | OSError):
+        return "the connection breaks off"
+    return "the request cannot be sent" if isinstance(error, ValueError) else "the request fails"

@@ -13,7 +13,6 @@ class UrlAnswer:
 
     status: int
     content_type: str | None
-    size: int | None
     url: str
     """The URL of the last redirect."""
 
@@ -40,10 +39,4 @@ class HttpUrlProbe:
 
 def _answer(response: OutgoingResponse) -> UrlAnswer:
     content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return UrlAnswer(response.status, content_type or None, _size(response), response.url)
-
-
-def _size(response: OutgoingResponse) -> int | None:
-    whole = response.headers.get("content-range", "").rpartition("/")[2]
-    length = whole or response.headers.get("content-length", "")
-    return int(length) if length.isascii() and length.isdigit() and len(length) < 20 else None
+    return UrlAnswer(response.status, content_type or None, response.url)

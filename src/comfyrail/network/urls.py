@@ -14,6 +14,10 @@ SCHEMES = ("http", "https")
 _UNSAFE = re.compile(r"[\x00-\x20\x7f-\xa0\\\u2028\u2029\ud800-\udfff]")
 _AUTHORITY = re.compile(r"^[^:]*:/*([^/?#]*).*", re.DOTALL)
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
+_UP_TO_AUTHORITY = re.compile(r"\s*(?:[a-zA-Z][a-zA-Z0-9+.-]*:(?=[/\\]))?[/\\]*")
+_AUTHORITY_BEFORE_PATH = re.compile(r"[^/?#\\]*")
+_WORD_AS_PORT = re.compile(r":[^:\]]*[^0-9:\]][^:\]]*$")
+_QUERY = re.compile(r"[?#].*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,21 @@ class WebUrl:
     @property
     def origin(self) -> tuple[str, str, int | None]:
         return (self.url.scheme, self.host, self.url.port)
+
+
+def without_secrets(text: str) -> str:
+    """A URL, or what was to be one, as a message may show it: no user, password, query, fragment.
+
+    Text that no reader takes is cut too, rather once too often.
+    """
+    opening = _UP_TO_AUTHORITY.match(text)
+    start = opening.end() if opening else 0
+    rest = text[start:]
+    authority = _AUTHORITY_BEFORE_PATH.match(rest)
+    if "@" in rest and authority and ("@" in authority[0] or _WORD_AS_PORT.search(authority[0])):
+        # A password may have slashes and question marks in it.
+        rest = f"…@{rest.rpartition('@')[2]}"
+    return text[:start] + _QUERY.sub("?…", rest, count=1)
 
 
 def read_scheme(text: str) -> str | None:
@@ -47,7 +66,8 @@ def read_web_url(text: str) -> WebUrl:
         url = URL(text)
         host, port = url.raw_host or "", url.port
     except ValueError as error:
-        raise AddressRefused(f"It cannot be read: {error}.", "malformed") from error
+        # What the reader says would name parts of it, and one may be a password.
+        raise AddressRefused("It cannot be read.", "malformed") from error
     if "@" in _AUTHORITY.sub(r"\1", text):
         raise AddressRefused("It has a user or a password in it.", "credentials")
     normal = normal_host(host)

@@ -14,7 +14,7 @@ from comfyrail.planning.analysis import Analysis, analyse
 from comfyrail.workflow.capabilities import ResourceNeeds
 from comfyrail.workflow.catalog import NodeCatalog, NodeType
 from comfyrail.workflow.graph import Workflow
-from comfyrail.workflow.input_costs import COSTLY_NAMES
+from comfyrail.workflow.input_costs import COSTLY_NAMES, without_excess
 
 REMEMBERED = 256
 LARGEST_REMEMBERED = 100
@@ -31,23 +31,23 @@ class Analyst:
         self._model_sizes = model_sizes
         self._known: OrderedDict[bytes, Analysis] = OrderedDict()
         self._guard = threading.Lock()
-        self._latest = threading.local()
+        self._latest: tuple[Workflow, Analysis] | None = None
 
     def is_for(self, catalog: NodeCatalog, model_sizes: Mapping[str, int]) -> bool:
         """Whether it was made for these very objects."""
         return catalog is self._catalog and model_sizes is self._model_sizes
 
     def analyse(self, workflow: Workflow) -> Analysis:
-        latest: tuple[Workflow, Analysis] | None = getattr(self._latest, "made", None)
+        latest = self._latest
         if latest is None or latest[0] is not workflow:
-            latest = workflow, self._look_up(workflow)
-            self._latest.made = latest
+            latest = self._latest = workflow, self._look_up(workflow)
         return latest[1]
 
     def needs(self, workflow: Workflow) -> ResourceNeeds:
         return self.analyse(workflow).needs
 
     def _look_up(self, workflow: Workflow) -> Analysis:
+        workflow = without_excess(workflow.expanded(), self._catalog)
         key = self._key(workflow)
         if key is None:
             return analyse(workflow, self._catalog, self._model_sizes)
@@ -74,7 +74,11 @@ class Analyst:
             if skipped is None:
                 return None
             parts += (node.id, node.class_type)
-            parts += (item for item in node.inputs.items() if item[0] not in skipped)
+            parts += (
+                (name, value)
+                for name, value in node.inputs.items()
+                if name not in skipped or isinstance(value, list)  # a link counts anywhere
+            )
         try:
             return _encode(parts)
         except (ValueError, TypeError, OverflowError, RecursionError):
@@ -82,7 +86,7 @@ class Analyst:
 
 
 def ignored_inputs(node_type: NodeType) -> frozenset[str]:
-    """Inputs of a type that no analysis looks at: seeds, texts, names of uploaded files."""
+    """Inputs of a type whose literals no analysis looks at: seeds, texts, names of uploads."""
     return frozenset(
         name
         for name, port in node_type.inputs.items()

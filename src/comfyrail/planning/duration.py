@@ -9,10 +9,10 @@ from typing import Literal
 from comfyrail.planning.analysis import Analysis
 from comfyrail.planning.caching_habits import CachingHabits
 from comfyrail.planning.device_speeds import DeviceSpeeds, learn_speeds
+from comfyrail.planning.measured_runs import SHORTEST, collect_runs
 from comfyrail.planning.model_plan import learn_load_rate
 from comfyrail.planning.node_costs import (
     DEFAULT_NODE_COSTS,
-    SHORTEST,
     NodeCosts,
     fit_node_costs,
     fit_overhead,
@@ -20,14 +20,15 @@ from comfyrail.planning.node_costs import (
 from comfyrail.planning.node_kinds import NodeCost, NodeKind
 from comfyrail.planning.node_work import NodeWork
 from comfyrail.planning.prediction_errors import quantile, relative_error
-from comfyrail.planning.records import ExecutionRecord, NodeRun
+from comfyrail.planning.records import LONGEST_EXECUTION, ExecutionRecord, NodeRun
 from comfyrail.planning.remaining import MINIMUM_REMAINING_SECONDS, remaining_seconds
-from comfyrail.planning.similarity import LEAST_SIMILAR, SimilarExecutions
-from comfyrail.workflow.graph import Workflow
+from comfyrail.planning.similarity import LEAST_SIMILAR, SimilarExecutions, indices_of
 
 SECONDS_PER_NODE = 5.0
 MINIMUM_SECONDS = 30.0
 HISTORY_LIMIT = 1000
+MOST_NODES = 25_000
+"""Of all executions that are learned from."""
 DEFAULT_OVERHEAD = NodeCost(0.05, 0.0, 0.005, 0.0)
 """Of a job besides its nodes; its units are nodes."""
 DEVICE_ROUNDS = 2
@@ -73,8 +74,19 @@ def heuristic_seconds(node_count: int) -> float:
     return max(MINIMUM_SECONDS, SECONDS_PER_NODE * node_count)
 
 
-def expected_seconds(workflow: Workflow) -> float:
-    return heuristic_seconds(len(workflow.nodes))
+def newest(records: Iterable[ExecutionRecord]) -> list[ExecutionRecord]:
+    """Those to learn from, from old to new: the latest, passing over what has too many nodes for
+    the room that is left, so that a fit takes no longer for large workflows.
+    """
+    kept: list[ExecutionRecord] = []
+    room = MOST_NODES
+    ordered = sorted(records, key=lambda record: record.finished_at)
+    for record in reversed(ordered[-HISTORY_LIMIT:]):
+        if len(record.nodes) <= room:
+            room -= len(record.nodes)
+            kept.append(record)
+    kept.reverse()
+    return kept
 
 
 class DurationModel:
@@ -107,7 +119,7 @@ class DurationModel:
         """Learn from the latest executions; measure the error on the last fifth of them with a
         model that has not seen these.
         """
-        latest = sorted(records, key=lambda record: record.finished_at)[-HISTORY_LIMIT:]
+        latest = newest(records)
         model = cls(latest)
         count = int(HELD_BACK * len(latest))
         if count >= LEAST_HELD_BACK:
@@ -145,7 +157,9 @@ class DurationModel:
 
     def mean_of_similar(self, record: ExecutionRecord) -> float:
         """The plain alternative to this model, for comparison."""
-        similar = self._similar.in_any_way(record.signature, record.node_types, record.complexity)
+        similar = indices_of(
+            self._similar.in_any_way(record.signature, record.node_types, record.complexity)
+        )
         if len(similar) < LEAST_SIMILAR:
             return heuristic_seconds(len(record.nodes))
         return sum(self._records[index].seconds for index in similar) / len(similar)
@@ -155,7 +169,7 @@ class DurationModel:
         works = analysis.works
         factor = exp(self._slowness(device, list(works.values())))
         return {
-            node_id: factor * self.costs.seconds(work) if work.runs else 0.0
+            node_id: _bounded(factor * self.costs.seconds(work)) if work.runs else 0.0
             for node_id, work in works.items()
         }
 
@@ -164,9 +178,9 @@ class DurationModel:
     ) -> Prediction:
         is_placed = device is not None
         error = self.placed_error if is_placed else self.median_error
-        similar = len(
-            self._similar.in_any_way(subject.signature, subject.node_types, subject.complexity)
-        )
+        similar = self._similar.in_any_way(
+            subject.signature, subject.node_types, subject.complexity
+        ).bit_count()
         if similar < LEAST_SIMILAR:
             seconds = heuristic_seconds(len(subject.nodes))
             low, high = seconds * exp(-WIDEST), seconds * exp(WIDEST)
@@ -178,16 +192,18 @@ class DurationModel:
         ]
         is_cold = any(node.kind is NodeKind.LOADER for node in to_run)
         level = self._slowness(device, subject.nodes) + self._correction(subject)
-        seconds = exp(level) * self._sum(to_run, len(subject.nodes), is_cold=is_cold)
-        low, high = (seconds * exp(part) for part in self._spreads[is_placed])
+        expected = self._sum(to_run, len(subject.nodes), is_cold=is_cold)
+        seconds = _bounded(exp(level) * expected)
+        low, high = (_bounded(seconds * exp(part)) for part in self._spreads[is_placed])
         return Prediction(seconds, low, high, "history", similar, error)
 
     def _learn(self) -> list[float]:
         """Fit all parts. Gives the logarithm of taken to expected seconds of every execution."""
         residuals: list[float] = []
+        measured = collect_runs(self._records)
         for _ in range(DEVICE_ROUNDS if self._records else 0):
-            self.costs = fit_node_costs(self._records, self.speeds.slowness)
-            self.overhead = fit_overhead(self._records, self.speeds.slowness, DEFAULT_OVERHEAD)
+            self.costs = fit_node_costs(measured, self.speeds.slowness)
+            self.overhead = fit_overhead(measured, self.speeds.slowness, DEFAULT_OVERHEAD)
             residuals = [self._residual(record) for record in self._records]
             self.speeds = learn_speeds(self._records, residuals)
         return [
@@ -212,10 +228,10 @@ class DurationModel:
 
     def _correction(self, subject: _Subject) -> float:
         """How far off the sum of costs was for the same workflow, or else for similar ones."""
-        same = self._similar.with_signature(subject.signature)[-LATEST_OF_SIGNATURE:]
+        same = indices_of(self._similar.with_signature(subject.signature))[-LATEST_OF_SIGNATURE:]
         of_types = self._corrections.get(subject.node_types)
         if of_types is None:
-            near = self._similar.with_types(subject.node_types)
+            near = indices_of(self._similar.with_types(subject.node_types))
             of_types = _middle([self._residuals[index] for index in near], WEIGHT_OF_NONE, 0.0)
             if len(self._corrections) < REMEMBERED_PREDICTIONS:
                 self._corrections[subject.node_types] = of_types
@@ -244,6 +260,11 @@ class DurationModel:
         }
 
 
+def _bounded(seconds: float) -> float:
+    """Finite and more than 0 whatever was learned; what is no number counts as the shortest."""
+    return min(max(SHORTEST, seconds), LONGEST_EXECUTION)
+
+
 def _spread(pairs: Iterable[tuple[float, float]]) -> tuple[float, float]:
     """Of the logarithms of taken to predicted, the tenth and the ninetieth percentile."""
     ratios = sorted(log(max(taken, SHORTEST) / predicted) for taken, predicted in pairs)
@@ -262,7 +283,6 @@ __all__ = [
     "MINIMUM_REMAINING_SECONDS",
     "DurationModel",
     "Prediction",
-    "expected_seconds",
     "heuristic_seconds",
     "remaining_seconds",
 ]

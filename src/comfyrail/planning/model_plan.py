@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from comfyrail.planning.analysis import Analysis, ModelNeed
+from comfyrail.planning.measured_runs import SHORTEST
 from comfyrail.planning.model_sizes import GIGABYTE
 from comfyrail.planning.node_kinds import NodeKind
 from comfyrail.planning.records import ExecutionRecord
@@ -53,7 +54,7 @@ def plan_models(
 def learn_load_rate(records: Iterable[ExecutionRecord]) -> float:
     """Bytes a second that loaders have shown; the default until some have."""
     rates = [
-        node.units * GIGABYTE / node.seconds
+        node.units * GIGABYTE / max(node.seconds, SHORTEST)
         for record in records
         for node in record.nodes
         if node.kind is NodeKind.LOADER and node.seconds and node.units

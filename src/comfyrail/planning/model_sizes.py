@@ -1,8 +1,11 @@
-"""How large a model is when no worker tells: a guess by its name and folder."""
+"""How large a model is: as the workers tell, or else a guess by its name and folder."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+
+from comfyrail.workflow.capabilities import WorkerCapabilities
+from comfyrail.workflow.models import UNKNOWN_FOLDER
 
 GIGABYTE = 1_000_000_000
 
@@ -48,6 +51,23 @@ _PRECISIONS: tuple[tuple[re.Pattern[str], float], ...] = (
 )
 _LARGE_FOLDERS = frozenset(("checkpoints", "diffusion_models", "text_encoders", "models"))
 """Folders whose files the name of a family describes; a LoRA for Flux is not as large as Flux."""
+
+
+def told_sizes(workers: Iterable[WorkerCapabilities]) -> dict[str, int]:
+    """Bytes by `folder/name`, of all workers that tell. Where they disagree the smallest counts:
+    one worker's wrong figure must not keep a model from all of them.
+
+    Every model is under `models/` too, where an input is looked up whose folder nobody knows.
+    """
+    sizes: dict[str, int] = {}
+    for worker in workers:
+        for folder, models in worker.models.items():
+            for name, size in models.items():
+                if size is None or size <= 0:
+                    continue
+                for key in (f"{folder}/{name}", f"{UNKNOWN_FOLDER}/{name}"):
+                    sizes[key] = min(size, sizes.get(key, size))
+    return sizes
 
 
 def size_of_model(folder: str, name: str, known: Mapping[str, int]) -> tuple[int, bool]:

@@ -5,41 +5,28 @@ minimises the squared relative error, with less weight to outliers, and is drawn
 without it: a type's to its kind's, a model's to its type's.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from statistics import median
-from typing import NamedTuple
 
+from comfyrail.planning.measured_runs import (
+    SHORTEST,
+    CostKey,
+    MeasuredRuns,
+    Point,
+    paces_of,
+    points_of,
+)
 from comfyrail.planning.node_kinds import DEFAULT_COSTS, NodeCost, NodeKind
 from comfyrail.planning.node_work import NodeWork
-from comfyrail.planning.records import ExecutionRecord, NodeRun
+from comfyrail.planning.records import NodeRun
 
-SHORTEST = 1e-4
-"""Seconds that nothing is measured below: messages take about as long."""
-LATEST_RUNS = 15
-"""Runs of the same work that count: machines change."""
-MOST_POINTS = 64
-MOST_WEIGHT = 6.0
-"""Of one point, however often it was measured: the others say more about the slope."""
 ROUNDS = 3
 OUTLIER = 0.5
 """From a factor of 1.6 on a point has less weight."""
 PRIOR_WEIGHT = 0.03
 LEVEL_WEIGHT = 0.3
-
-CostKey = tuple[str, str | None]
-"""A type, and its model or settings; None for the type with any."""
-
-
-class Point(NamedTuple):
-    """How long a certain work took: the median of its latest runs."""
-
-    steps: float
-    units: float
-    cold: float
-    seconds: float
-    weight: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,72 +51,35 @@ class NodeCosts:
 DEFAULT_NODE_COSTS = NodeCosts({}, DEFAULT_COSTS)
 
 
-def fit_node_costs(records: Iterable[ExecutionRecord], slowness: Mapping[str, float]) -> NodeCosts:
-    """`records` from old to new; `slowness` is the logarithm of each device's factor."""
-    runs, kind_of = _collect(records, slowness)
-    points = {key: _points(found) for key, found in runs.items()}
-    kinds = _scaled_kinds(points, kind_of)
-    fitted: dict[CostKey, NodeCost] = {}
-    for class_type, kind in kind_of.items():
-        fitted[class_type, None] = fit_cost(points[class_type, None], kinds[kind])
-    for key, found in points.items():
-        if key[1] is not None:
-            fitted[key] = fit_cost(found, fitted[key[0], None])
+def fit_node_costs(measured: MeasuredRuns, slowness: Mapping[str, float]) -> NodeCosts:
+    """`slowness` is the logarithm of each device's factor."""
+    paces = paces_of(slowness)
+    points = {name: points_of(samples, paces) for name, samples in measured.types.items()}
+    kinds = _scaled_kinds(points, measured.kind_of)
+    fitted: dict[CostKey, NodeCost] = {
+        (name, None): fit_cost(found, kinds[measured.kind_of[name]])
+        for name, found in points.items()
+    }
+    for key, samples in measured.variants.items():
+        fitted[key] = fit_cost(points_of(samples, paces), fitted[key[0], None])
     return NodeCosts(fitted, kinds)
 
 
 def fit_overhead(
-    records: Iterable[ExecutionRecord], slowness: Mapping[str, float], prior: NodeCost
+    measured: MeasuredRuns, slowness: Mapping[str, float], prior: NodeCost
 ) -> NodeCost:
     """What a job takes besides its nodes; the number of those is its work."""
-    runs: dict[_Work, list[float]] = {}
-    for record in records:
-        measured = [node.seconds for node in record.nodes if node.seconds is not None]
-        if any(node.seconds is None and not node.is_cached for node in record.nodes):
-            continue
-        rest = (record.seconds - sum(measured)) * exp(-slowness.get(record.device, 0.0))
-        runs.setdefault((0.0, float(len(record.nodes)), 0.0), []).append(max(rest, SHORTEST))
-    return fit_cost(_points(runs), prior) if runs else prior
-
-
-_Work = tuple[float, float, float]
-_Runs = dict[CostKey, dict[_Work, list[float]]]
-
-
-def _collect(
-    records: Iterable[ExecutionRecord], slowness: Mapping[str, float]
-) -> tuple[_Runs, dict[str, NodeKind]]:
-    runs: _Runs = {}
-    kind_of: dict[str, NodeKind] = {}
-    for record in records:
-        pace = exp(-slowness.get(record.device, 0.0))
-        cold = float(record.is_cold)
-        for node in record.nodes:
-            if node.seconds is None:
-                continue
-            kind_of[node.class_type] = node.kind
-            seconds = max(node.seconds * pace, SHORTEST)
-            work = (node.steps, node.units, cold if node.model is not None else 0.0)
-            for key in {(node.class_type, None), (node.class_type, node.model or node.settings)}:
-                runs.setdefault(key, {}).setdefault(work, []).append(seconds)
-    return runs, kind_of
-
-
-def _points(runs: Mapping[_Work, Sequence[float]]) -> list[Point]:
-    """The latest works first measured, each with the median of its latest runs."""
-    return [
-        Point(*work, median(seconds[-LATEST_RUNS:]), min(float(len(seconds)), MOST_WEIGHT))
-        for work, seconds in list(runs.items())[-MOST_POINTS:]
-    ]
+    points = points_of(measured.overhead, paces_of(slowness))
+    return fit_cost(points, prior) if points else prior
 
 
 def _scaled_kinds(
-    points: Mapping[CostKey, Sequence[Point]], kind_of: Mapping[str, NodeKind]
+    points: Mapping[str, Sequence[Point]], kind_of: Mapping[str, NodeKind]
 ) -> dict[NodeKind, NodeCost]:
     """The default costs, each kind by the factor that its types have shown."""
     shown: dict[NodeKind, list[float]] = {kind: [] for kind in NodeKind}
     for class_type, kind in kind_of.items():
-        shown[kind].append(_level(points[class_type, None], DEFAULT_COSTS[kind]))
+        shown[kind].append(_level(points[class_type], DEFAULT_COSTS[kind]))
     everything = [level for levels in shown.values() for level in levels]
     overall = median(everything) if everything else 0.0
     scaled = {}
@@ -151,21 +101,26 @@ def _level(points: Sequence[Point], cost: NodeCost) -> float:
 def fit_cost(points: Sequence[Point], prior: NodeCost) -> NodeCost:
     """The cost that fits the points, drawn to the prior at the points' level."""
     level = _times(prior, exp(_level(points, prior)))
-    typical = median(point.seconds for point in points)
-    largest = [
-        max(values) or 1.0 for values in zip(*((1.0, *point[:3]) for point in points), strict=True)
-    ]
+    typical = median([point.seconds for point in points])
+    largest = [1.0, *(max(values) for values in zip(*(point[:3] for point in points), strict=True))]
     # Every part is searched in the scale in which it matters, also those that the prior lacks.
-    scales = [max(part, 0.1 * typical / most) for part, most in zip(level, largest, strict=True)]
-    target = [part / scale for part, scale in zip(level, scales, strict=True)]
-    rows = [
-        ([scale * x for scale, x in zip(scales, (1.0, *point[:3]), strict=True)], point)
-        for point in points
+    scales = [
+        max(part, 0.1 * typical / (most or 1.0)) for part, most in zip(level, largest, strict=True)
     ]
-    solution = list(target)
+    # What no point has any of stays as the prior has it.
+    active = [index for index, most in enumerate(largest) if most]
+    target = [level[index] / scales[index] for index in active]
+    rows = []
+    for point in points:
+        parts = (1.0, *point)
+        rows.append(([scales[index] * parts[index] for index in active], point))
+    solution = target
     for _ in range(ROUNDS):
         solution = _solve(rows, target, solution)
-    return NodeCost(*(part * scale for part, scale in zip(solution, scales, strict=True)))
+    fitted = list(level)
+    for index, part in zip(active, solution, strict=True):
+        fitted[index] = part * scales[index]
+    return NodeCost(*fitted)
 
 
 def _solve(
@@ -176,7 +131,9 @@ def _solve(
     matrix = [[PRIOR_WEIGHT if i == j else 0.0 for j in range(size)] for i in range(size)]
     right = [PRIOR_WEIGHT * part for part in target]
     for row, point in rows:
-        expected = sum(x * part for x, part in zip(row, start, strict=True))
+        expected = 0.0
+        for x, part in zip(row, start, strict=True):
+            expected += x * part
         expected = max(expected, 0.1 * point.seconds)
         distance = abs(log(point.seconds / expected))
         weight = point.weight / (point.seconds * expected)
@@ -208,9 +165,12 @@ def _without_negatives(matrix: Sequence[Sequence[float]], right: Sequence[float]
 
 
 def _eliminate(rows: list[list[float]]) -> list[float]:
-    """Gauss: the prior on the diagonal keeps every pivot above 0."""
+    """Gauss. The prior on the diagonal keeps every pivot at its weight at least; where numbers are
+    so far apart that it is lost in rounding, it is put back.
+    """
     size = len(rows)
     for i in range(size):
+        rows[i][i] = max(rows[i][i], PRIOR_WEIGHT)
         for k in range(i + 1, size):
             factor = rows[k][i] / rows[i][i]
             for j in range(i, size + 1):

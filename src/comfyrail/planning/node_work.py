@@ -45,6 +45,7 @@ CALLS_A_STEP: Mapping[str, float] = {
     "seeds_3": 3.0,
 }
 """Samplers that ask the model more than once a step."""
+MOST_CALLS = MOST_STEPS * max(CALLS_A_STEP.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from comfyrail.planning.analysis import Analysis, analyse
 from comfyrail.planning.cost import CostRates, cost_of
 from comfyrail.planning.duration import DurationModel, Prediction
 from comfyrail.planning.model_plan import WorkerModels, plan_models
+from comfyrail.planning.model_sizes import told_sizes
 from comfyrail.workflow.capabilities import WorkerCapabilities
 from comfyrail.workflow.catalog import NodeCatalog
 from comfyrail.workflow.graph import Workflow
@@ -44,10 +45,11 @@ def make_plan(
     model_sizes: Mapping[str, int] | None = None,
     bytes_per_second: float | None = None,
 ) -> Plan:
-    """Without `bytes_per_second` models load as fast as history shows. Sizes that the workers tell
-    are added to `model_sizes`.
+    """Without `model_sizes` they are what the workers tell; without `bytes_per_second` models load
+    as fast as history shows.
     """
-    analysis = analyse(workflow, catalog, {**told_sizes(workers), **(model_sizes or {})})
+    sizes = told_sizes(workers) if model_sizes is None else model_sizes
+    analysis = analyse(workflow, catalog, sizes)
     prediction = model.predict(analysis)
     needs = replace(analysis.needs, seconds=prediction.seconds)
     rate = model.bytes_per_second if bytes_per_second is None else bytes_per_second
@@ -61,17 +63,6 @@ def make_plan(
             for worker, models in zip(workers, loading, strict=True)
         ),
     )
-
-
-def told_sizes(workers: Sequence[WorkerCapabilities]) -> dict[str, int]:
-    """Sizes of models by `folder/name`, of all workers that tell; the first one counts."""
-    sizes: dict[str, int] = {}
-    for worker in workers:
-        for folder, models in worker.models.items():
-            for name, size in models.items():
-                if size:
-                    sizes.setdefault(f"{folder}/{name}", size)
-    return sizes
 
 
 def _worker_plan(

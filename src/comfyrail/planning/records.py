@@ -8,11 +8,16 @@ import msgspec
 from comfyrail.clock import Instant
 from comfyrail.planning.analysis import Analysis
 from comfyrail.planning.node_kinds import NodeKind
+from comfyrail.planning.node_work import MOST_CALLS
+from comfyrail.planning.work import MOST_UNITS
 
 LONGEST_EXECUTION = 7 * 86400.0
+MOST_COMPLEXITY = 1e12
 
 
-class NodeRun(msgspec.Struct, frozen=True, array_like=True):
+# A history has up to some 100,000 of these. They have no cycles: the garbage collector, which stops
+# every thread while it looks, need not look at them.
+class NodeRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A node of an execution. `seconds` is None where it did not run or was not measured."""
 
     class_type: str
@@ -25,7 +30,7 @@ class NodeRun(msgspec.Struct, frozen=True, array_like=True):
     settings: str | None = None
 
 
-class ExecutionRecord(msgspec.Struct, frozen=True):
+class ExecutionRecord(msgspec.Struct, frozen=True, gc=False):
     job_id: str
     signature: str
     complexity: float
@@ -91,7 +96,7 @@ def record_of(
     return ExecutionRecord(
         job_id=job_id,
         signature=analysis.signature,
-        complexity=analysis.complexity,
+        complexity=min(analysis.complexity, MOST_COMPLEXITY),
         device=device or "",
         seconds=_sane(seconds) or 0.0,
         finished_at=finished_at,
@@ -107,7 +112,14 @@ def _sane(seconds: float | None) -> float | None:
 
 
 def _makes_sense(record: ExecutionRecord) -> bool:
-    numbers = [record.seconds, record.complexity]
-    for node in record.nodes:
-        numbers += (node.units, node.steps, node.seconds or 0.0)
-    return all(isfinite(number) and number >= 0 for number in numbers)
+    """Whether all numbers are such as `record_of` gives. None of the comparisons holds for NaN."""
+    return (
+        0 <= record.seconds <= LONGEST_EXECUTION
+        and 0 <= record.complexity <= MOST_COMPLEXITY
+        and all(
+            0 <= node.units <= MOST_UNITS
+            and 0 <= node.steps <= MOST_CALLS
+            and (node.seconds is None or 0 <= node.seconds <= LONGEST_EXECUTION)
+            for node in record.nodes
+        )
+    )

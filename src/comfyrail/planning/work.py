@@ -17,6 +17,7 @@ from comfyrail.planning.node_work import (
 )
 from comfyrail.workflow.catalog import ANY_TYPES, NodeCatalog
 from comfyrail.workflow.graph import Node, Workflow, is_link
+from comfyrail.workflow.input_costs import without_excess
 from comfyrail.workflow.models import ModelReference
 from comfyrail.workflow.values import unwrap
 
@@ -26,13 +27,6 @@ MODEL_INPUTS = ("model", "guider", "unet", "vae", "clip", "upscale_model", "clip
 """Inputs by which a node gets the model that it runs, the one that counts first."""
 SIZED_TYPES = PICTURE_TYPES | ANY_TYPES
 _SIZED_KINDS = frozenset((NodeKind.VAE, NodeKind.IMAGE, NodeKind.ENHANCE, NodeKind.OUTPUT))
-
-
-def node_works(
-    workflow: Workflow, catalog: NodeCatalog, model_sizes: Mapping[str, int] | None = None
-) -> Mapping[str, NodeWork]:
-    """The work of every node by id, transforms on links included. Linear; any workflow will do."""
-    return Survey.of(workflow, catalog, model_sizes or {}).works
 
 
 @dataclass
@@ -57,7 +51,7 @@ class Survey:
     def of(
         cls, workflow: Workflow, catalog: NodeCatalog, model_sizes: Mapping[str, int]
     ) -> "Survey":
-        survey = cls(workflow.expanded(), catalog, model_sizes)
+        survey = cls(without_excess(workflow.expanded(), catalog), catalog, model_sizes)
         nodes = survey.workflow.nodes
         profiles = catalog.prepared(profile_of)
         survey._profiles = {node.id: profiles[node.class_type] for node in nodes.values()}

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from comfyrail.access.principal import Principal
-from comfyrail.errors import InvalidWorkflow, MalformedRequest
+from comfyrail.errors import InvalidWorkflow, MalformedRequest, MalformedWorkflow
 from comfyrail.fleet.fleet import Fleet
 from comfyrail.planning.analysis import Analysis
 from comfyrail.planning.analyst import Analyst
@@ -19,17 +19,29 @@ from comfyrail.usecases.examination import (
     unreadable,
 )
 from comfyrail.usecases.library import Library
+from comfyrail.usecases.policies import Policies
 from comfyrail.validation.context import ALL_STAGES, ERROR_STAGES, ValidationContext
+from comfyrail.validation.findings import Stage
 from comfyrail.validation.fleet_fit import WorkerFit, fleet_report
+from comfyrail.validation.limits import EXAMINED_NODES
 from comfyrail.validation.policy import SecurityPolicy
 from comfyrail.validation.url_check import UrlProbe, check_urls
+from comfyrail.validation.validate import unchecked_stages
 from comfyrail.workflow.capabilities import ResourceNeeds, WorkerCapabilities
 from comfyrail.workflow.catalog import NodeCatalog
+from comfyrail.workflow.editor.reading import is_editor_format
 from comfyrail.workflow.editor.strict_json import read_json
 from comfyrail.workflow.graph import Workflow
 
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
+
+LARGE_AT_ONCE = 2
+MOST_PARAMETERS = 10_000
 SMALL_REQUEST = 1 << 16
 """Up to so many bytes of JSON the checks may run on the event loop: a few milliseconds."""
+
+STAGES_BEFORE_THE_NETWORK: frozenset[Stage] = frozenset(("syntax", "semantic", "security"))
 
 MAY_HAVE_COME_MEANWHILE = frozenset(("UNKNOWN_NODE_TYPE", "MODEL_NOT_FOUND"))
 """What may be right by now: somebody added a model or a pack of nodes to a worker."""
@@ -42,9 +54,20 @@ class WorkflowRequest:
     workflow: bytes | None = None
     workflow_id: str | None = None
     """`name` or `name@version`."""
-    input_params: Mapping[str, Any] = field(default_factory=dict)
+    input_params: bytes | None = None
+    """As JSON text too: there may be megabytes of it."""
     auto_fix: bool = False
     optimize: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What is known of a request's workflow. `analysis` is None where it cannot run."""
+
+    examination: Examination
+    analysis: Analysis | None
+    is_large: bool
+    """What is done with it further belongs into a thread too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +78,9 @@ class Surroundings:
     workers: Sequence[WorkerCapabilities]
     model_sizes: Mapping[str, int]
     analyst: Analyst
-    context: ValidationContext
-    submission: ValidationContext
-    """Without the stage that only gives hints."""
     likely_device: str | None
+    contexts: dict[tuple[int, frozenset[Stage]], ValidationContext] = field(default_factory=dict)
+    """By policy and stages, each made when it is first asked for."""
 
 
 class WorkflowChecks:
@@ -67,7 +89,7 @@ class WorkflowChecks:
         fleet: Fleet,
         library: Library,
         estimates: Estimates,
-        policy: SecurityPolicy,
+        policies: Policies,
         probe: UrlProbe | None,
     ) -> None:
         """`probe` None: URLs are judged by their text alone."""
@@ -75,32 +97,68 @@ class WorkflowChecks:
         self._estimates = estimates
         self._analyst = estimates.analyst
         self._library = library
-        self._policy = policy
+        self._policies = policies
         self._probe = probe
+        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
         self._surroundings: Surroundings | None = None
 
-    async def examine(
+    async def check(
         self, principal: Principal, request: WorkflowRequest, *, hints: bool = False
-    ) -> Examination:
+    ) -> Checked:
         """All that speaks against the workflow. Raises only for a request that makes no sense."""
-        source, size = await self._source(principal, request)
-        examination = await self._examine(source, size, hints=hints)
-        if _may_be_out_of_date(examination) and await self._fleet.refresh():
-            examination = await self._examine(source, size, hints=hints)
-        if self._probe is None or examination.workflow is None or not examination.is_valid:
-            return examination
-        if not _may_hold_urls(request):
-            return examination
-        context = self.surroundings().context
-        found = await check_urls(examination.workflow, context, self._probe)
-        return replace(examination, findings=[*examination.findings, *found])
+        given = await self._source(principal, request)
+        examination = await self._check(principal, request, given, hints=hints)
+        workflow = examination.workflow
+        large = given.is_large
+        if workflow is None or not examination.is_valid:
+            return Checked(examination, None, large)
+        analysis = await self.run(self._analyst.get().analyse, workflow, large=large)
+        return Checked(examination, analysis, large)
 
-    def analyse(self, workflow: Workflow) -> Analysis:
-        return self.surroundings().analyst.analyse(workflow)
+    async def run(
+        self, work: Callable[[Argument], Result], argument: Argument, *, large: bool
+    ) -> Result:
+        """Do something with a workflow: here, or in a thread where that takes longer.
 
-    def fits(self, workflow: Workflow) -> Sequence[WorkerFit]:
-        """For every worker whether it can run the workflow, and what it lacks."""
-        return fleet_report(workflow, self.surroundings().context)
+        Only a few large ones at once: others need threads too.
+        """
+        if not large:
+            return work(argument)
+        async with self._large:
+            return await asyncio.to_thread(work, argument)
+
+    async def _check(
+        self, principal: Principal, request: WorkflowRequest, given: "_Given", *, hints: bool
+    ) -> Examination:
+        policy = self._policies.of(principal.tenant)
+        stages = ALL_STAGES if hints else ERROR_STAGES
+        if self._probe is None or not policy.allowed_domains or not _may_hold_urls(request):
+            return await self._examine(given, policy, stages)
+        # The network is asked in its stage: after what is before, and before what is after it.
+        before = await self._examine(given, policy, stages & STAGES_BEFORE_THE_NETWORK)
+        if before.workflow is None or not before.is_valid:
+            return before
+        context = self.context(policy, stages)
+        found = await check_urls(before.workflow, context, self._probe)
+        if any(each.severity == "error" for each in found):
+            findings = [*before.findings, *found]
+            later = unchecked_stages(findings, stages)
+            return replace(before, findings=findings, unchecked=later)
+        whole = await self._examine(given, policy, stages)
+        return replace(whole, findings=[*whole.findings, *found])
+
+    async def fits(self, principal: Principal, checked: Checked) -> Sequence[WorkerFit]:
+        """For every worker whether it can run the workflow, and what it lacks.
+
+        Nothing for one that is far too long for anybody.
+        """
+        workflow = checked.examination.workflow
+        if workflow is None or len(workflow.nodes) > EXAMINED_NODES:
+            return ()
+        context = self.context(self._policies.of(principal.tenant), ALL_STAGES)
+        return await self.run(
+            lambda each: fleet_report(each, context), workflow, large=checked.is_large
+        )
 
     @property
     def likely_device(self) -> str | None:
@@ -118,22 +176,28 @@ class WorkflowChecks:
             made = self._surroundings = self._make_surroundings(analyst)
         return made
 
+    def context(self, policy: SecurityPolicy, stages: frozenset[Stage]) -> ValidationContext:
+        surroundings = self.surroundings()
+        # By identity: the policies live as long as the checks do.
+        key = (id(policy), stages)
+        known = surroundings.contexts.get(key)
+        if known is None:
+            known = surroundings.contexts[key] = ValidationContext(
+                catalog=surroundings.catalog,
+                workers=surroundings.workers,
+                policy=policy,
+                needs=self._needs,
+                stages=stages,
+            )
+        return known
+
     def _make_surroundings(self, analyst: Analyst) -> Surroundings:
         fleet = self._fleet
-        context = ValidationContext(
-            catalog=fleet.catalog,
-            workers=fleet.capabilities,
-            policy=self._policy,
-            needs=self._needs,
-            stages=ALL_STAGES,
-        )
         return Surroundings(
             catalog=fleet.catalog,
             workers=fleet.capabilities,
             model_sizes=fleet.model_sizes,
             analyst=analyst,
-            context=context,
-            submission=replace(context, stages=ERROR_STAGES),
             likely_device=_most_common_device(fleet.capabilities),
         )
 
@@ -141,43 +205,83 @@ class WorkflowChecks:
         analysis = self._analyst.get().analyse(workflow)
         return replace(analysis.needs, seconds=self._estimates.predict(analysis).seconds)
 
-    async def _examine(self, source: "_Given", size: int, *, hints: bool) -> Examination:
-        surroundings = self.surroundings()
-        context = surroundings.context if hints else surroundings.submission
-        if size <= SMALL_REQUEST:
-            return _read_and_examine(source, context)
-        return await asyncio.to_thread(_read_and_examine, source, context)
+    async def _examine(
+        self, given: "_Given", policy: SecurityPolicy, stages: frozenset[Stage]
+    ) -> Examination:
+        """Once more with what the workers say now, where they may have got what was missing."""
+        examination = await self._examine_once(given, self.context(policy, stages))
+        if _may_be_out_of_date(examination) and await self._fleet.refresh():
+            examination = await self._examine_once(given, self.context(policy, stages))
+        return examination
 
-    async def _source(self, principal: Principal, request: WorkflowRequest) -> tuple["_Given", int]:
+    async def _examine_once(self, given: "_Given", context: ValidationContext) -> Examination:
+        if given.is_large:
+            return await self.run(lambda each: _read_and_examine(each, context), given, large=True)
+        source = _read(given)
+        if isinstance(source, Examination):
+            return source
+        # The editor's format may be small and unfold to a lot.
+        large = is_editor_format(source.workflow)
+        return await self.run(lambda each: examine(each, context), source, large=large)
+
+    async def _source(self, principal: Principal, request: WorkflowRequest) -> "_Given":
         if (request.workflow is None) == (request.workflow_id is None):
             raise MalformedRequest(
                 "Give either a workflow, or the workflow_id of one in the library."
             )
-        options = Source(None, request.input_params, None, request.auto_fix, request.optimize)
+        source = Source(None, {}, None, request.auto_fix, request.optimize)
+        parameters = request.input_params
         if request.workflow is not None:
-            return _Given(options, request.workflow), len(request.workflow)
+            return _Given(source, request.workflow, parameters)
         found = await self._library.find(principal, request.workflow_id or "")
-        return _Given(
-            replace(options, workflow=found.workflow, declared=found.declared), None
-        ), found.size
+        source = replace(source, workflow=found.workflow, declared=found.declared)
+        return _Given(source, None, parameters, found.size)
 
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """`text` is still to be read as JSON; None where the source has the workflow already."""
+    """The texts are still to be read; `text` is None where the source has the workflow already."""
 
     source: Source
     text: bytes | None
+    parameters: bytes | None
+    other_size: int = 0
+
+    @property
+    def is_large(self) -> bool:
+        texts = len(self.text or b"") + len(self.parameters or b"")
+        return texts + self.other_size > SMALL_REQUEST
 
 
 def _read_and_examine(given: _Given, context: ValidationContext) -> Examination:
+    source = _read(given)
+    return source if isinstance(source, Examination) else examine(source, context)
+
+
+def _read(given: _Given) -> Source | Examination:
     source = given.source
-    if given.text is not None:
-        try:
-            source = replace(source, workflow=read_json(given.text))
-        except InvalidWorkflow as error:
-            return unreadable(error)
-    return examine(source, context)
+    if given.parameters is not None:
+        source = replace(source, input_params=_read_parameters(given.parameters))
+    if given.text is None:
+        return source
+    try:
+        return replace(source, workflow=read_json(given.text))
+    except InvalidWorkflow as error:
+        return unreadable(error)
+
+
+def _read_parameters(text: bytes) -> dict[str, Any]:
+    """As strictly as a workflow: a name that is given twice would quietly lose a value."""
+    try:
+        value = read_json(text)
+    except MalformedWorkflow as error:
+        raise MalformedRequest(f"input_params: {error.message}") from error
+    if not isinstance(value, dict):
+        raise MalformedRequest("input_params is an object: names and their values.")
+    count = sum(len(each) if isinstance(each, dict) else 1 for each in value.values())
+    if count > MOST_PARAMETERS:
+        raise MalformedRequest(f"input_params has {count:,} values; {MOST_PARAMETERS:,} at most.")
+    return value
 
 
 def _most_common_device(workers: Sequence[WorkerCapabilities]) -> str | None:
@@ -189,7 +293,7 @@ def _most_common_device(workers: Sequence[WorkerCapabilities]) -> str | None:
 def _may_hold_urls(request: WorkflowRequest) -> bool:
     """False for most: then nobody need look for what to ask of the network."""
     text = request.workflow
-    return text is None or bool(request.input_params) or b"/" in text or b"\\u" in text
+    return text is None or request.input_params is not None or b"/" in text or b"\\u" in text
 
 
 def _may_be_out_of_date(examination: Examination) -> bool:

@@ -1,6 +1,7 @@
 """What workflows will take and what they have cost, learned from past executions [3.2, 3.4]."""
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from comfyrail.planning.records import ExecutionRecord, record_of
 from comfyrail.store.interface import RECORDS_KEPT, Store
 from comfyrail.store.signals import RECORDS
 from comfyrail.usecases.analysts import CurrentAnalyst
-from comfyrail.workflow.graph import parse_workflow
+from comfyrail.workflow.graph import is_large_prompt, parse_workflow
 
 log = structlog.get_logger(__name__)
 
@@ -64,16 +65,18 @@ class Estimates:
     def predict(self, analysis: Analysis, device: str | None = None) -> Prediction:
         return self.model.predict(analysis, device)
 
-    def cost(self, seconds: float, device: str | None, analysis: Analysis) -> float:
-        return cost_of(seconds, device, analysis.needs.video_memory, self.rates)
+    def cost(self, seconds: float, device: str | None, analysis: Analysis | None) -> float:
+        """Where nobody knows how much memory it takes, time alone counts."""
+        memory = 0 if analysis is None else analysis.needs.video_memory
+        return cost_of(seconds, device, memory, self.rates)
 
     def open(self, attempt: Attempt, device: str | None) -> Account:
         """For the fleet: the account of one attempt."""
-        try:
-            analysis = self.analyst.get().analyse(parse_workflow(attempt.prompt))
-        except InvalidWorkflow:
-            # Only of a job that an older version accepted.
-            analysis = None
+        analysis: Analysis | None = None
+        if not is_large_prompt(attempt.prompt):
+            # InvalidWorkflow: only of a job that an older version accepted.
+            with contextlib.suppress(InvalidWorkflow):
+                analysis = self.analyst.get().analyse(parse_workflow(attempt.prompt))
         return AttemptAccount(self, attempt, device, analysis)
 
     def record(
@@ -122,10 +125,8 @@ class AttemptAccount:
         return progress_weights(self._estimates.model.node_seconds(self._analysis, self._device))
 
     def settle(self, measured: Measured) -> Usage:
-        if self._analysis is None:
-            return Usage(0.0)
         cost = self._estimates.cost(measured.seconds, self._device, self._analysis)
-        if not measured.is_whole:
+        if self._analysis is None or not measured.is_whole:
             return Usage(cost)
         return Usage(
             cost,

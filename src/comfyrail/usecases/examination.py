@@ -68,7 +68,7 @@ def examine(source: Source, context: ValidationContext) -> Examination:
         workflow, fixes = auto_fix(workflow, context)
     if source.optimize:
         workflow, optimizations = apply_optimizations(workflow, context.catalog)
-    findings = [*notes, *validate(workflow, context)]
+    findings = _without_repeats(notes, validate(workflow, context))
     return Examination(
         workflow, findings, fixes, optimizations, unchecked_stages(findings, context.stages)
     )
@@ -78,6 +78,12 @@ def _read(source: Source, catalog: NodeCatalog) -> tuple[Workflow, Sequence[Find
     workflow, notes = workflow_from(source.workflow, catalog)
     workflow = apply_parameters(workflow, source.input_params, catalog, source.declared)
     return workflow.expanded(), [_finding(note) for note in notes]
+
+
+def _without_repeats(notes: Sequence[Finding], found: Sequence[Finding]) -> list[Finding]:
+    """What a stage says of a node as an error need not be said of its conversion too."""
+    errors = {(each.error_code, each.node_id) for each in found if each.severity == "error"}
+    return [*(note for note in notes if (note.error_code, note.node_id) not in errors), *found]
 
 
 def _finding(note: ConversionNote) -> Finding:

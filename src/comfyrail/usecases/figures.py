@@ -1,4 +1,4 @@
-"""The server's figures at one moment, for monitoring. Reference: docs/reference/metrics.md."""
+"""The server's figures at one moment, for monitoring: GET /metrics in docs/reference/api.md."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,13 +1,13 @@
 """Looking at jobs, following them, stopping them."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from comfyrail.access.principal import Principal
 from comfyrail.clock import Clock
-from comfyrail.ids import JobId, OutputId
+from comfyrail.ids import JobId, OutputId, WorkerId
 from comfyrail.jobs.events import Event
 from comfyrail.jobs.job import Job, Output
 from comfyrail.jobs.states import JobState
@@ -33,10 +33,18 @@ class BlobFiles(Protocol):
 class Jobs:
     """Every method shows the principal's own jobs only; others do not exist for it."""
 
-    def __init__(self, store: Store, blobs: BlobFiles, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        blobs: BlobFiles,
+        clock: Clock,
+        load_of: Callable[[WorkerId | None], float],
+    ) -> None:
+        """`load_of` says how much other work slows a worker: at 1 all takes twice as long."""
         self._store = store
         self._blobs = blobs
         self._clock = clock
+        self._load_of = load_of
 
     async def status(self, principal: Principal, job_id: JobId) -> JobStatus:
         job = await self._store.get_job(principal.tenant, job_id)
@@ -75,7 +83,10 @@ class Jobs:
             position = await self._store.queue_position(job.id)
         elif job.state is JobState.PROCESSING and job.started_at is not None:
             elapsed = max(0, self._clock.now() - job.started_at) / 1000
-            remaining = remaining_seconds(elapsed, job.progress.fraction, job.expected_seconds)
+            load = self._load_of(job.worker_id)
+            remaining = remaining_seconds(
+                elapsed, job.progress.fraction, job.expected_seconds, load=load
+            )
         else:
             outputs = await self._store.list_outputs(principal.tenant, job.id)
         return JobStatus(job, position, remaining, outputs)

@@ -1,6 +1,5 @@
 """The library of workflows: list, show, save, share, and find one to run."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -84,17 +83,17 @@ class Library:
 
     async def show(self, principal: Principal, name: str, version: int | None) -> LibraryEntry:
         stored = await self._library.read(principal.tenant, name, version, SHOWN_FILES)
-        return await asyncio.to_thread(_describe, stored, self._catalog())
+        return await self._library.in_thread(_describe, stored, self._catalog())
 
     async def find(self, principal: Principal, workflow_id: str) -> FoundWorkflow:
         """What `name` or `name@version` means, read when it is asked for."""
         name, version = split_reference(workflow_id)
         stored = await self._library.read(principal.tenant, name, version, RUNNABLE_FILES)
-        return await asyncio.to_thread(_open, stored)
+        return await self._library.in_thread(_open, stored)
 
     async def save(self, principal: Principal, name: str, draft: Draft) -> Added:
         """Keep a draft as the next version."""
-        changes = await asyncio.to_thread(_changes, draft)
+        changes = await self._library.in_thread(_changes, draft)
         return await self._library.save(principal.tenant, name, changes, self._check)
 
     async def delete(self, principal: Principal, name: str) -> None:

@@ -9,6 +9,7 @@ from comfyrail.usecases.checks import WorkflowChecks, WorkflowRequest
 from comfyrail.usecases.estimates import Estimates
 from comfyrail.usecases.examination import Examination, refuse_unplannable
 from comfyrail.validation.fleet_fit import WorkerFit
+from comfyrail.workflow.graph import Workflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +29,22 @@ class PlanWorkflow:
 
     async def __call__(self, principal: Principal, request: WorkflowRequest) -> Planned:
         """Raises InvalidWorkflow with all findings when the workflow makes no sense."""
-        examination = await self._checks.examine(principal, request, hints=True)
+        checked = await self._checks.check(principal, request, hints=True)
+        examination = checked.examination
         workflow = refuse_unplannable(examination)
         surroundings = self._checks.surroundings()
-        plan = make_plan(
-            workflow,
-            surroundings.catalog,
-            surroundings.workers,
-            self._estimates.model,
-            self._estimates.rates,
-            model_sizes=surroundings.model_sizes,
-        )
+
+        def plan_it(each: Workflow) -> Plan:
+            return make_plan(
+                each,
+                surroundings.catalog,
+                surroundings.workers,
+                self._estimates.model,
+                self._estimates.rates,
+                model_sizes=surroundings.model_sizes,
+            )
+
+        plan = await self._checks.run(plan_it, workflow, large=checked.is_large)
         device = surroundings.likely_device
         cost = self._estimates.cost(plan.prediction.seconds, device, plan.analysis)
-        return Planned(plan, examination, self._checks.fits(workflow), cost)
+        return Planned(plan, examination, await self._checks.fits(principal, checked), cost)

@@ -18,11 +18,13 @@ from comfyrail.jobs.priority import (
     LOWEST_PRIORITY,
     queue_rank,
 )
+from comfyrail.planning.analysis import Analysis
 from comfyrail.store.interface import Store
-from comfyrail.usecases.checks import WorkflowChecks, WorkflowRequest
+from comfyrail.usecases.checks import Checked, WorkflowChecks, WorkflowRequest
 from comfyrail.usecases.estimates import Estimates
 from comfyrail.usecases.examination import refuse_unrunnable
 from comfyrail.validation.fixes import Fix
+from comfyrail.workflow.graph import Workflow
 
 DEFAULT_TIMEOUT_SECONDS = 1800.0
 MAXIMUM_TIMEOUT_SECONDS = 86400.0
@@ -60,15 +62,15 @@ class SubmitWorkflow:
     async def __call__(self, principal: Principal, submission: Submission) -> Accepted:
         _check_limits(submission)
         execution_config = _execution_config(principal, submission)
-        examination = await self._checks.examine(principal, submission.request)
-        workflow = refuse_unrunnable(examination)
-        analysis = self._checks.analyse(workflow)
+        checked = await self._checks.check(principal, submission.request)
+        workflow, analysis = _accept(checked)
+        prompt = await self._checks.run(_encoded_prompt, workflow, large=checked.is_large)
         prediction = self._estimates.predict(analysis)
         now = self._clock.now()
         job = NewJob(
             id=new_job_id(),
             tenant=principal.tenant,
-            prompt=msgspec.json.encode(workflow.to_prompt()),
+            prompt=prompt,
             node_count=len(workflow.nodes),
             node_types=analysis.node_types,
             priority=submission.priority,
@@ -82,7 +84,18 @@ class SubmitWorkflow:
             ),
         )
         position = await self._store.add_job(job)
-        return Accepted(job.id, now, job.expected_seconds, position, examination.fixes)
+        return Accepted(job.id, now, job.expected_seconds, position, checked.examination.fixes)
+
+
+def _accept(checked: Checked) -> tuple[Workflow, Analysis]:
+    workflow = refuse_unrunnable(checked.examination)
+    if checked.analysis is None:
+        raise AssertionError("a workflow that can run was analysed")
+    return workflow, checked.analysis
+
+
+def _encoded_prompt(workflow: Workflow) -> bytes:
+    return msgspec.json.encode(workflow.to_prompt())
 
 
 def _execution_config(principal: Principal, submission: Submission) -> bytes | None:

@@ -22,7 +22,5 @@ class ValidateWorkflow:
         self._checks = checks
 
     async def __call__(self, principal: Principal, request: WorkflowRequest) -> Validated:
-        examination = await self._checks.examine(principal, request, hints=True)
-        if examination.workflow is None:
-            return Validated(examination, ())
-        return Validated(examination, self._checks.fits(examination.workflow))
+        checked = await self._checks.check(principal, request, hints=True)
+        return Validated(checked.examination, await self._checks.fits(principal, checked))

@@ -1,16 +1,18 @@
 """Limits on what a workflow asks for: nodes, sizes of images, batches, steps, texts, bytes."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from comfyrail.validation.findings import Finding
+from comfyrail.validation.meanings import meanings_of, prepare_meanings
 from comfyrail.validation.node_checks import ExaminedNode
 from comfyrail.validation.policy import WorkflowLimits
+from comfyrail.validation.text_flow import link_in
 from comfyrail.workflow.catalog import InputPort, NodeCatalog, NodeType
 from comfyrail.workflow.graph import Node
-from comfyrail.workflow.values import unwrap
 
 EXAMINED_NODES = 10_000
 """A workflow that has more nodes than this, and more than it may have, is not looked at further."""
@@ -18,13 +20,28 @@ LARGEST_EXACT = 1 << 53
 _BYTES_OF_NODE = 30
 _BYTES_OF_INPUT = 10
 
-_BATCHES = frozenset((("RepeatLatentBatch", "amount"), ("RepeatImageBatch", "amount")))
+_BY_CLASS = {
+    ("RepeatLatentBatch", "amount"): "max_batch_size",
+    ("RepeatImageBatch", "amount"): "max_frames",  # templates make a video of one picture so
+}
+_REARRANGES = "Rebatch"
+"""What so begins makes no batch: it puts what there is into chunks of a size."""
 _WORDS = {"width": "max_image_side", "height": "max_image_side"}
-_NAMES = {"batch_size": "max_batch_size", "steps": "max_steps", "megapixels": "max_image_pixels"}
+_NAMES = {
+    "batch_size": "max_batch_size",
+    "steps": "max_steps",
+    "megapixels": "max_image_pixels",
+    "video_frames": "max_frames",
+    "num_frames": "max_frames",
+}
+_FRAMES_OF_VIDEO = "length"
+"""Where a node makes images of a size; elsewhere it may be the length of anything."""
+_LIMITED_NAMES = frozenset((*_WORDS, *_NAMES, _FRAMES_OF_VIDEO, "amount"))
 _MEASURES = {
     "max_image_side": "pixels on a side",
     "max_image_pixels": "pixels in an image",
     "max_batch_size": "items in a batch",
+    "max_frames": "frames",
     "max_steps": "steps",
 }
 
@@ -49,18 +66,58 @@ def check_node_count(nodes: int, limits: WorkflowLimits) -> list[Finding]:
 def check_amounts(
     examined: Sequence[ExaminedNode], catalog: NodeCatalog, limits: WorkflowLimits
 ) -> Iterator[Finding]:
-    """Numbers that stand in the nodes themselves; those that come through links cannot be seen."""
+    """Numbers that stand in the nodes, or in primitives that feed them. What is computed as the
+    workflow runs cannot be seen.
+    """
     prepared = catalog.prepared(prepare_amounts)
+    numbers: NumberFlow | None = None
     for each in examined:
         amounts = prepared[each.node.class_type]
         if amounts is None:
-            amounts = _UNKNOWN
+            amounts = _amounts_of_unknown_type(each.node)
         elif each.check is not None and each.check.is_dynamic:
             amounts = _amounts_of(each.node.class_type, each.check.ports)
         for name, limit in amounts.limits.items():
-            value = each.node.inputs.get(name)
-            if value is not None and type(value) is not list:
-                yield from _judge(each.node, name, limit, value, limits)
+            if each.node.inputs.get(name) is not None:
+                numbers = numbers or NumberFlow(examined, catalog)
+                yield from _judge(each.node, name, limit, numbers, limits)
+
+
+class NumberFlow:
+    """The numbers of one workflow, also those that come through nodes that pass them on."""
+
+    def __init__(self, examined: Sequence[ExaminedNode], catalog: NodeCatalog) -> None:
+        self._examined = examined
+        self._prepared = catalog.prepared(prepare_meanings)
+        self._given: dict[str, float | None] = {}
+
+    @cached_property
+    def _nodes(self) -> Mapping[str, Node]:
+        return {each.node.id: each.node for each in self._examined}
+
+    def largest(self, value: Any) -> float | None:
+        """The largest number that an input with this value may get, as far as it is written."""
+        link = None if type(value) is int else link_in(value)
+        if link is None:
+            return _number(value)
+        waiting = [link[0]] if link[0] in self._nodes else []
+        while waiting:
+            values = self._passed_on(waiting[-1])
+            sources = [source[0] for each in values if (source := link_in(each)) is not None]
+            needed = [each for each in sources if each in self._nodes and each not in self._given]
+            # Longer than there are nodes: a cycle, out of which nothing comes.
+            if needed and len(waiting) <= len(self._nodes):
+                waiting.append(needed[0])
+            else:
+                numbers = [*map(_number, values), *map(self._given.get, sources)]
+                known = [number for number in numbers if number is not None]
+                self._given[waiting.pop()] = max(known, default=None)
+        return self._given.get(link[0])
+
+    def _passed_on(self, node_id: str) -> list[Any]:
+        node = self._nodes[node_id]
+        passed = meanings_of(node, self._prepared).passed
+        return [node.inputs[name] for name in passed if name in node.inputs]
 
 
 def check_sizes(examined: Sequence[ExaminedNode], limits: WorkflowLimits) -> Iterator[Finding]:
@@ -77,56 +134,68 @@ def check_sizes(examined: Sequence[ExaminedNode], limits: WorkflowLimits) -> Ite
                 if longest is not None and len(value) > longest:
                     yield _too_long(each.node, name, len(value), longest)
             elif kind is dict:
-                total += text_length(value)
+                length, longest_inside = measure_texts(value)
+                total += length
+                if longest is not None and longest_inside > longest:
+                    yield _too_long(each.node, name, longest_inside, longest)
     if limits.max_workflow_bytes is not None and total > limits.max_workflow_bytes:
         size = f"The workflow has more than {total:,} bytes"
         yield _exceeded("max_workflow_bytes", limits.max_workflow_bytes, total, size)
 
 
-def text_length(value: Any) -> int:
-    """Characters of all texts in a value, and one for each thing in it."""
-    total, waiting = 0, [value]
+def measure_texts(value: Any) -> tuple[int, int]:
+    """Characters of all texts in a value, with one for each thing in it, and of the longest."""
+    total, longest, waiting = 0, 0, [value]
     while waiting:
         each = waiting.pop()
-        total += len(each) if isinstance(each, str) else 1
+        if isinstance(each, str):
+            total += len(each)
+            longest = max(longest, len(each))
+            continue
+        total += 1
         if isinstance(each, dict):
             waiting.extend(each)
             waiting.extend(each.values())
         elif isinstance(each, list):
             waiting.extend(each)
-    return total
+    return total, longest
 
 
 def _amounts_of(class_type: str, ports: Mapping[str, InputPort]) -> Amounts:
     found: dict[str, str] = {}
     for name, port in ports.items():
-        limit = _limit_of(class_type, name)
+        limit = limit_on(class_type, name, ports)
         if limit is not None and port.type in {"INT", "FLOAT"}:
             found[name] = limit
     return Amounts(found)
 
 
-def largest_allowed(class_type: str, name: str, limits: WorkflowLimits) -> float | None:
-    """The limit on an input's number, None where there is none."""
-    limit = _limit_of(class_type, name)
-    return None if limit is None else getattr(limits, limit)
+def limit_on(class_type: str, name: str, inputs: Collection[str]) -> str | None:
+    """The name of the limit on an input's number, None where there is none.
 
-
-def _limit_of(class_type: str, name: str) -> str | None:
-    if (class_type, name) in _BATCHES:
-        return "max_batch_size"
+    `inputs` are all that the node has.
+    """
+    if (class_type, name) in _BY_CLASS:
+        return _BY_CLASS[class_type, name]
+    if name == _FRAMES_OF_VIDEO:
+        return "max_frames" if "width" in inputs and "height" in inputs else None
     last = name.rpartition(".")[2]
+    if last == "batch_size" and class_type.startswith(_REARRANGES):
+        return None
     word = last.rpartition("_")[2]
     return _NAMES.get(last) or _WORDS.get(word)
 
 
-_UNKNOWN = Amounts({"width": "max_image_side", "height": "max_image_side", **_NAMES})
+def _amounts_of_unknown_type(node: Node) -> Amounts:
+    names = [name for name in node.inputs if name in _LIMITED_NAMES]
+    limits = {name: limit_on(node.class_type, name, node.inputs) for name in names}
+    return Amounts({name: limit for name, limit in limits.items() if limit is not None})
 
 
 def _judge(
-    node: Node, name: str, limit: str, value: Any, limits: WorkflowLimits
+    node: Node, name: str, limit: str, numbers: NumberFlow, limits: WorkflowLimits
 ) -> Iterator[Finding]:
-    number = _number(value)
+    number = numbers.largest(node.inputs[name])
     if number is None:
         return
     if name.endswith("megapixels"):
@@ -134,14 +203,11 @@ def _judge(
     allowed = getattr(limits, limit)
     if allowed is not None and number > allowed:
         yield _too_much(node, name, limit, allowed, number)
-    elif name.endswith("width"):
-        yield from _judge_area(node, name, number, limits.max_image_pixels)
-
-
-def _judge_area(node: Node, name: str, width: float, allowed: int | None) -> Iterator[Finding]:
-    height = _number(node.inputs.get(f"{name.removesuffix('width')}height"))
-    if allowed is not None and height is not None and width * height > allowed:
-        yield _too_much(node, name, "max_image_pixels", allowed, width * height)
+    elif name.endswith("width") and limits.max_image_pixels is not None:
+        height = numbers.largest(node.inputs.get(f"{name.removesuffix('width')}height"))
+        if height is not None and number * height > limits.max_image_pixels:
+            area = number * height
+            yield _too_much(node, name, "max_image_pixels", limits.max_image_pixels, area)
 
 
 def _number(value: Any) -> float | None:
@@ -149,7 +215,9 @@ def _number(value: Any) -> float | None:
     if type(value) is int:
         return value
     try:
-        number = float(unwrap(value))
+        while type(value) is dict and "__value__" in value:
+            value = value["__value__"]
+        number = float(value)
         return number if math.isfinite(number) else None
     except (TypeError, ValueError, OverflowError):
         return None

@@ -20,28 +20,20 @@ SMALLEST_NUMBER = -(1 << 63)
 LARGEST_NUMBER = (1 << 64) - 1
 """What ComfyUI's seeds reach, and what any JSON reader takes."""
 
-LINKED_TYPES = frozenset(
-    (
-        "MODEL",
-        "CLIP",
-        "VAE",
-        "CONDITIONING",
-        "LATENT",
-        "IMAGE",
-        "MASK",
-        "CONTROL_NET",
-        "CLIP_VISION",
-        "CLIP_VISION_OUTPUT",
-        "STYLE_MODEL",
-        "GLIGEN",
-        "UPSCALE_MODEL",
-        "SAMPLER",
-        "SIGMAS",
-        "NOISE",
-        "GUIDER",
-    )
-)
-"""Types that no JSON value stands for: ComfyUI lets one pass, and the node then fails."""
+_LINKED = """
+AUDIO AUDIO_ENCODER AUDIO_ENCODER_OUTPUT CAMERA_CONTROL CLIP CLIP_VISION CLIP_VISION_OUTPUT
+CONDITIONING CONTROL_NET GEMINI_INPUT_FILES GLIGEN GUIDER HOOKS HOOK_KEYFRAMES IMAGE LATENT
+LATENT_OPERATION LATENT_UPSCALE_MODEL LORA_MODEL LOSS_MAP LUMA_CONCEPTS LUMA_REF MASK MESH MODEL
+MODEL_PATCH NOISE OPENAI_CHAT_CONFIG OPENAI_INPUT_FILES PHOTOMAKER PIXVERSE_TEMPLATE RECRAFT_COLOR
+RECRAFT_CONTROLS RECRAFT_V3_STYLE SAMPLER SIGMAS STYLE_MODEL SVG TIMESTEPS_RANGE TRACKS
+UPSCALE_MODEL VAE VIDEO VOXEL WAN_CAMERA_EMBEDDING
+"""
+LINKED_TYPES = frozenset(_LINKED.split())
+"""Types that no JSON value stands for: ComfyUI lets one pass, and the node then fails.
+
+Those that ComfyUI's nodes give. A type of a custom node may have a widget of its own, of which
+/object_info says nothing.
+"""
 
 FILE_CHOICES = frozenset((("LoadLatent", "latent"), ("OpenAIInputFiles", "file")))
 """Choices that are files of the input folder, though nothing in /object_info says so."""
@@ -94,7 +86,7 @@ def find_fault(class_type: str, port: InputPort | None, given: Any) -> LiteralFa
     if port.type in LINKED_TYPES:
         return _find_missing_link(port, given)
     if is_left_to_the_worker(class_type, port):
-        return None
+        return _find_missing_name(given)
     fitted = fit_value(port, unwrap(given))
     if isinstance(fitted, ValueFault):
         return _describe(class_type, port, fitted, given)
@@ -106,6 +98,13 @@ def _find_missing_link(port: InputPort, given: Any) -> LiteralFault | None:
         return None
     text = f"takes a link to a node that gives {port.type}, not {shown(given)}."
     return LiteralFault("needs_link", text)
+
+
+def _find_missing_name(given: Any) -> LiteralFault | None:
+    """What only the worker can judge is at least a text."""
+    if isinstance(unwrap(given), str):
+        return None
+    return LiteralFault("invalid_input_type", f"takes a name, not {shown(given)}.")
 
 
 def _find_fault_of_fitted(port: InputPort, fitted: Any, given: Any) -> LiteralFault | None:

@@ -10,6 +10,7 @@ from comfyrail.workflow.catalog import InputPort
 from comfyrail.workflow.graph import Node
 from comfyrail.workflow.models import model_folder
 from comfyrail.workflow.nearest import (
+    SearchBudget,
     Suggestions,
     did_you_mean,
     nearest_names,
@@ -43,11 +44,11 @@ def is_told_of(name: str, folder: str, models: Any) -> bool:
     return any(name in names for names in models.values())
 
 
-def names_like(name: str, choices: Sequence[Any]) -> list[str]:
+def names_like(name: str, choices: Sequence[Any], budget: SearchBudget) -> list[str]:
     """Models that may be meant: of the same file name in another folder first."""
     known = [choice for choice in choices if isinstance(choice, str)]
     same = [choice for choice in known if file_name(choice) == file_name(name)]
-    return list(dict.fromkeys([*same[:3], *nearest_names(name, known)]))[:3]
+    return list(dict.fromkeys([*same[:3], *nearest_names(name, known, budget=budget)]))[:3]
 
 
 def file_name(model: str) -> str:
@@ -62,7 +63,7 @@ def _missing(
     context: ValidationContext,
     suggestions: Suggestions,
 ) -> Finding:
-    near = suggestions.search(lambda: names_like(name, port.choices or ()))
+    near = suggestions.search(lambda budget: names_like(name, port.choices or (), budget))
     return Finding(
         "semantic",
         "error",

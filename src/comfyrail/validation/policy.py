@@ -68,14 +68,13 @@ class WorkflowLimits:
     max_image_side: int | None = 8192
     max_image_pixels: int | None = 4096 * 4096
     max_batch_size: int | None = 64
+    max_frames: int | None = 1000
+    """Of a video."""
     max_steps: int | None = 1000
     max_string_length: int | None = 100_000
     max_workflow_bytes: int | None = 10 * 1024 * 1024
     max_seconds: float | None = None
     """Of a run, as it is estimated."""
-
-
-NO_LIMITS = WorkflowLimits(None, None, None, None, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,24 +1,30 @@
 """Stage 3: what a workflow may not do, whoever runs it. `meanings` has the rule for texts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from comfyrail.network.urls import without_secrets
 from comfyrail.validation.context import ValidationContext
-from comfyrail.validation.dangerous_texts import find_code, find_escape, goes_up
+from comfyrail.validation.dangerous_texts import find_code, find_escape, find_escape_of_part
 from comfyrail.validation.findings import Finding
 from comfyrail.validation.limits import check_amounts, check_node_count, check_sizes
 from comfyrail.validation.meanings import (
     JUDGED_AT_THE_END,
-    UNKNOWN_TYPE,
-    InputMeanings,
     Meaning,
     prepare_meanings,
 )
 from comfyrail.validation.node_checks import ExaminedNode
 from comfyrail.validation.policy import DENIED_NODE_TYPES, SecurityPolicy
-from comfyrail.validation.text_flow import Judged, passes_one_text, texts_that_reach
-from comfyrail.validation.urls import find_url_fault, is_url
-from comfyrail.workflow.graph import Edge, Node, Workflow, is_link
+from comfyrail.validation.text_flow import (
+    MOST_ALTERNATIVES,
+    Judged,
+    Part,
+    TextFlow,
+    link_in,
+    texts_in,
+)
+from comfyrail.validation.urls import find_url_fault, is_url, whole_url
+from comfyrail.workflow.graph import Edge, Node, Workflow
 from comfyrail.workflow.nearest import shown
 
 _RUN_BY_BROWSERS = ("javascript:", "vbscript:")
@@ -33,50 +39,39 @@ def check_security(
     findings.extend(check_sizes(examined, policy.limits))
     findings.extend(check_amounts(examined, context.catalog, policy.limits))
     findings.extend(_check_node_types(examined, policy))
-    meanings = context.catalog.prepared(prepare_meanings)
     longest = policy.limits.max_string_length
-    for judged in judged_texts(workflow, meanings):
-        if longest is None or len(judged.text) <= longest:  # a longer one is refused already
+    flow = TextFlow(workflow.nodes, context.catalog.prepared(prepare_meanings))
+    for judged in judged_texts(workflow, flow):
+        if longest is None or all(len(part.text) <= longest for part in judged.parts):
             findings.extend(_judge_text(judged, policy))
     if not policy.allow_computed_urls:
-        findings.extend(_find_computed_urls(workflow, meanings))
+        findings.extend(_find_computed_urls(workflow, flow))
+    findings.extend(map(_not_followed, flow.not_followed))
     return findings
 
 
-def judged_texts(
-    workflow: Workflow, meanings: Mapping[str, InputMeanings | None]
-) -> Iterator[Judged]:
+def judged_texts(workflow: Workflow, flow: TextFlow) -> Iterator[Judged]:
     """Every literal text that something may act on, with what it means."""
     seeds: list[tuple[Edge, Meaning]] = []
     for node in workflow.nodes.values():
-        known = meanings[node.class_type] or UNKNOWN_TYPE
+        known = flow.meanings(node)
         for name, value in node.inputs.items():
             kind = type(value)
             if kind is not str and kind is not dict and kind is not list:
                 continue
             meaning = known.of(name)
-            if meaning is None or (meaning is Meaning.TEXT and kind is not dict):
+            if meaning is None or meaning is Meaning.TEXT:
                 continue
-            if kind is list:
-                if (meaning in JUDGED_AT_THE_END or not known.passes_text) and is_link(value):
-                    seeds.append((Edge(value[0], int(value[1]), node.id, name), meaning))
-            elif meaning in JUDGED_AT_THE_END or not known.passes_text:
-                for text in _texts_in(value):
-                    yield Judged(node, name, text, meaning, whole=True)
+            if known.only_passes and meaning not in JUDGED_AT_THE_END:
+                continue
+            link = None if kind is str else link_in(value)
+            if link is not None:
+                seeds.append((Edge(*link, node.id, name), meaning))
+            elif kind is not list:
+                for text in texts_in(value):
+                    yield Judged(text, meaning, (Part(node, name, text),))
     if seeds:
-        yield from texts_that_reach(seeds, workflow.nodes, meanings)
-
-
-def _texts_in(value: Any) -> Iterator[str]:
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, str):
-            yield each
-        elif isinstance(each, dict):
-            waiting.extend(each.values())
-        elif isinstance(each, list):
-            waiting.extend(each)
+        yield from flow.texts_that_reach(seeds)
 
 
 def _judge_text(judged: Judged, policy: SecurityPolicy) -> Iterator[Finding]:
@@ -86,14 +81,21 @@ def _judge_text(judged: Judged, policy: SecurityPolicy) -> Iterator[Finding]:
     found = find_code(text, meaning)
     if found is not None:
         yield _code_injection(judged, found)
+        return
+    reason = _find_escape(judged, policy) if meaning is Meaning.PATH else None
+    if reason is not None:
+        yield _path_traversal(judged, reason)
     elif judged.whole and (meaning is Meaning.URL or is_url(text)):
         yield from _judge_url(judged, policy)
-    elif meaning is Meaning.PATH:
-        reason = find_escape(text, policy.allowed_folders) if judged.whole else None
-        if not judged.whole and goes_up(text):
-            reason = "it goes up a folder with '..'"
-        if reason is not None:
-            yield _path_traversal(judged, reason)
+    elif judged.begins and meaning is not Meaning.URL and is_url(text):
+        yield from _judge_begun_url(judged, policy)
+
+
+def _find_escape(judged: Judged, policy: SecurityPolicy) -> str | None:
+    folders = policy.allowed_folders
+    if judged.whole:
+        return find_escape(judged.text, folders)
+    return find_escape_of_part(judged.text, folders, begins=judged.begins)
 
 
 def _judge_url(judged: Judged, policy: SecurityPolicy) -> Iterator[Finding]:
@@ -105,34 +107,35 @@ def _judge_url(judged: Judged, policy: SecurityPolicy) -> Iterator[Finding]:
     if fault is not None:
         yield _finding(
             judged,
-            f"the URL {shown(url)} may not be used. {fault.text}",
+            f"the URL {shown(without_secrets(url))} may not be used. {fault.text}",
             error_code="UNAUTHORIZED_DOMAIN",
             reason=fault.reason,
             domain=fault.domain,
         )
 
 
-def whole_url(text: str) -> str:
-    """With the scheme that those who take a URL add where there is none."""
-    return text if is_url(text) else f"https://{text.removeprefix('//')}"
+def _judge_begun_url(judged: Judged, policy: SecurityPolicy) -> Iterator[Finding]:
+    """A text that begins a URL, of which another node makes the rest as it runs."""
+    if not policy.allow_computed_urls:
+        text = (
+            "it begins a URL, of which another node makes the rest as it runs, so that nobody can "
+            "say whether its domain is allowed. Write it into the workflow."
+        )
+        yield _finding(
+            judged, text, error_code="UNAUTHORIZED_DOMAIN", reason="computed", domain=None
+        )
 
 
-def _find_computed_urls(
-    workflow: Workflow, meanings: Mapping[str, InputMeanings | None]
-) -> Iterator[Finding]:
+def _find_computed_urls(workflow: Workflow, flow: TextFlow) -> Iterator[Finding]:
     for node in workflow.nodes.values():
-        known = meanings[node.class_type] or UNKNOWN_TYPE
+        known = flow.meanings(node)
         for name, value in node.inputs.items():
-            if type(value) is not list or known.of(name) is not Meaning.URL or not is_link(value):
+            kind = type(value)
+            if (kind is not list and kind is not dict) or known.of(name) is not Meaning.URL:
                 continue
-            source = workflow.nodes.get(value[0])
-            if source is not None and _makes_text(source, meanings):
-                yield _computed_url(node, name, value[0])
-
-
-def _makes_text(source: Node, meanings: Mapping[str, InputMeanings | None]) -> bool:
-    known = meanings[source.class_type] or UNKNOWN_TYPE
-    return known.passes_text and not passes_one_text(source, known)
+            link = link_in(value)
+            if link is not None and flow.arriving_at(*link) is None:
+                yield _computed_url(node, name, link[0])
 
 
 def _check_node_types(
@@ -201,12 +204,24 @@ def _code_injection(judged: Judged, found: str) -> Finding:
     text = f"{shown(found)} is not allowed in an input that means {judged.meaning.value}."
     if judged.meaning is Meaning.PLAIN:
         text = f"{shown(found)} is not allowed in an input that may be run as code."
-    return _finding(judged, text, error_code="CODE_INJECTION", match=found[:80])
+    return _finding(
+        judged,
+        text,
+        error_code="CODE_INJECTION",
+        is_at_fault=lambda part: find_code(part, judged.meaning) is not None,
+        match=found[:80],
+    )
 
 
 def _path_traversal(judged: Judged, reason: str) -> Finding:
-    text = f"the path {shown(judged.text)} may leave its folder: {reason}."
-    return _finding(judged, text, error_code="PATH_TRAVERSAL", reason=reason)
+    text = f"the path {shown(without_secrets(judged.text))} may leave its folder: {reason}."
+    return _finding(
+        judged,
+        text,
+        error_code="PATH_TRAVERSAL",
+        is_at_fault=lambda part: find_escape_of_part(part, (), begins=False) is not None,
+        reason=reason,
+    )
 
 
 def _computed_url(node: Node, name: str, source: str) -> Finding:
@@ -222,14 +237,36 @@ def _computed_url(node: Node, name: str, source: str) -> Finding:
     )
 
 
-def _finding(judged: Judged, text: str, *, error_code: str, **details: Any) -> Finding:
-    node = judged.node
+def _not_followed(node: Node) -> Finding:
+    return Finding(
+        "security",
+        "error",
+        "LIMIT_EXCEEDED",
+        f"Node '{node.id}' ({node.class_type}) gives one of so many texts, or so long a one, to an "
+        "input that may act on it, that they cannot be judged. Write the text there instead.",
+        node_id=node.id,
+        path=node.id,
+        details={"limit": "joined_texts", "allowed": MOST_ALTERNATIVES, "actual": None},
+    )
+
+
+def _finding(
+    judged: Judged,
+    text: str,
+    *,
+    error_code: str,
+    is_at_fault: Callable[[str], bool] = is_url,
+    **details: Any,
+) -> Finding:
+    """Where a text is joined of several, the finding is at the one that is at fault by itself."""
+    part = next((each for each in judged.parts if is_at_fault(each.text)), judged.parts[0])
+    node = part.node
     return Finding(
         "security",
         "error",
         error_code,
-        f"Node '{node.id}' ({node.class_type}), input '{judged.input}': {text}",
+        f"Node '{node.id}' ({node.class_type}), input '{part.input}': {text}",
         node_id=node.id,
-        path=f"{node.id}.inputs.{judged.input}",
+        path=f"{node.id}.inputs.{part.input}",
         details={"meaning": judged.meaning.value, **details},
     )

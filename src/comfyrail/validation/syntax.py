@@ -14,7 +14,6 @@ from comfyrail.validation.node_checks import ExaminedNode, NodeCheck, dynamic_ch
 from comfyrail.workflow.catalog import InputPort, NodeCatalog
 from comfyrail.workflow.graph import Node
 from comfyrail.workflow.nearest import Suggestions, did_you_mean, printable, shown
-from comfyrail.workflow.values import unwrap
 
 LONGEST_NAME = 500
 LONGEST_LIST = 120
@@ -49,14 +48,16 @@ def _look_closely(
     port = check.ports.get(name)
     if port is None and not _is_proper_name(name):
         yield _bad_input_name(node, name)
-    if type(value) is list or (port is None and not _is_proper_name(name)):
         return
     if port is None:
         declared = check.type.inputs.get(name)
         keys = None if declared is None else dynamic_choices(declared)
-        if declared is not None and keys is not None and unwrap(value) not in keys:
+        # Which inputs there are depends on it, so it is a plain literal: no link, no wrapper.
+        if declared is not None and keys is not None and value not in keys:
             yield _not_a_choice(node, declared, value, [str(key) for key in keys], suggestions)
             return
+    if type(value) is list:
+        return
     fault = find_fault(node.class_type, port, value)
     if fault is not None and fault.reason == "value_not_in_list" and port is not None:
         choices = [str(choice) for choice in port.choices or ()]

@@ -7,15 +7,16 @@ from typing import Any, Protocol
 
 from comfyrail.errors import AddressRefused, OutgoingError
 from comfyrail.network.probe import UrlAnswer
+from comfyrail.network.urls import without_secrets
 from comfyrail.validation.context import ValidationContext
 from comfyrail.validation.findings import Finding
 from comfyrail.validation.meanings import Meaning, prepare_meanings
 from comfyrail.validation.policy import SecurityPolicy
-from comfyrail.validation.security import judged_texts, whole_url
-from comfyrail.validation.text_flow import Judged
-from comfyrail.validation.urls import allows_host, is_url
+from comfyrail.validation.security import judged_texts
+from comfyrail.validation.text_flow import Judged, TextFlow
+from comfyrail.validation.urls import allows_host, is_url, whole_url
 from comfyrail.workflow.graph import Workflow
-from comfyrail.workflow.nearest import shown
+from comfyrail.workflow.nearest import printable, shown
 
 URL_ERRORS = {
     "forbidden": "UNAUTHORIZED_DOMAIN",
@@ -57,7 +58,10 @@ async def check_urls(
             verdict = await _ask(url, context.policy, probe)
         return [] if verdict is None else [verdict.at(place) for place in places]
 
-    tasks = [asyncio.create_task(ask(*each), name=f"probe {each[0]}") for each in asked]
+    tasks = [
+        asyncio.create_task(ask(*each), name=f"probe of URL {number}")
+        for number, each in enumerate(asked, 1)
+    ]
     if tasks:
         await asyncio.wait(tasks, timeout=limits.seconds)
     for task, (url, places) in zip(tasks, asked, strict=True):
@@ -73,7 +77,8 @@ async def check_urls(
 def find_urls(workflow: Workflow, context: ValidationContext) -> dict[str, list[Judged]]:
     """The URLs that nodes would ask for, each with where it stands."""
     urls: dict[str, list[Judged]] = {}
-    for judged in judged_texts(workflow, context.catalog.prepared(prepare_meanings)):
+    flow = TextFlow(workflow.nodes, context.catalog.prepared(prepare_meanings))
+    for judged in judged_texts(workflow, flow):
         text = judged.text.strip()
         if text and judged.whole and (judged.meaning is Meaning.URL or is_url(text)):
             urls.setdefault(whole_url(text), []).append(judged)
@@ -90,14 +95,15 @@ class _Verdict:
     details: Mapping[str, Any]
 
     def at(self, place: Judged) -> Finding:
+        part = place.parts[0]
         return Finding(
             stage="security",
             severity="error",
             error_code=self.error_code,
-            message=f"Node '{place.node.id}' ({place.node.class_type}), input '{place.input}': "
-            f"the URL {shown(self.url)} cannot be used. {self.text}",
-            node_id=place.node.id,
-            path=f"{place.node.id}.inputs.{place.input}",
+            message=f"Node '{part.node.id}' ({part.node.class_type}), input '{part.input}': "
+            f"the URL {shown(without_secrets(self.url))} cannot be used. {self.text}",
+            node_id=part.node.id,
+            path=f"{part.node.id}.inputs.{part.input}",
             details=self.details,
         )
 
@@ -137,12 +143,13 @@ def _is_allowed_type(content_type: str | None, policy: SecurityPolicy) -> bool:
 
 def _wrong_type(url: str, content_type: str | None, policy: SecurityPolicy) -> _Verdict:
     allowed = list(policy.allowed_content_types)
-    given = "nothing" if content_type is None else shown(content_type)
+    said = None if content_type is None else printable(content_type)
+    given = "nothing" if said is None else shown(said)
     return _Verdict(
         error_code="INVALID_CONTENT_TYPE",
         url=url,
         text=f"Its server gives {given} as its type; allowed are {', '.join(allowed)}.",
-        details={"content_type": content_type, "allowed": allowed},
+        details={"content_type": said, "allowed": allowed},
     )
 
 

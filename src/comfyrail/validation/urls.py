@@ -5,15 +5,31 @@ from dataclasses import dataclass
 
 from comfyrail.errors import AddressRefused
 from comfyrail.network.addresses import is_public_name, matches_domain, normal_host
-from comfyrail.network.urls import read_scheme, read_web_url
+from comfyrail.network.urls import read_web_url
 from comfyrail.validation.policy import SecurityPolicy
 
 _OTHER_SCHEMES = (
     "file ftp ftps sftp ssh scp smb gopher dict ldap ldaps tftp jar netdoc data blob javascript "
     "vbscript ws wss s3 gs az hdfs git telnet php phar expect"
 )
-_SPACE = re.compile(r"\s")
+_OF_FFMPEG = (
+    "amqp async bluray cache concat concatf crypto fd gophers hls http httpproxy https icecast "
+    "ipfs ipns md5 mmsh mmst pipe prompeg rist rtmp rtmpe rtmps rtmpt rtmpte rtmpts rtp rtsp sctp "
+    "srt srtp subfile tcp tee tls udp udplite unix zmq"
+)
+"""What opens a video opens these too; their options stand before the colon."""
 OTHER_SCHEMES = frozenset(_OTHER_SCHEMES.split())
+_SCHEMES = "|".join(sorted(OTHER_SCHEMES | set(_OF_FFMPEG.split())))
+_SPACE = re.compile(r"\s")
+_WRAPPING = re.compile(r"[\s<\"'(]*(?:url:\s*)?", re.IGNORECASE)
+_BEGINS_AS_URL = re.compile(
+    rf"[a-z][a-z0-9+.-]+:[/\\]{{2}}|(?:{_SCHEMES}):[/\\]|\\\\\w", re.IGNORECASE
+)
+_IS_URL_OF_ONE_WORD = re.compile(
+    rf"(?:{'|'.join(sorted(OTHER_SCHEMES))}|https?):|(?:{_SCHEMES})(?:[,+][^\s:]*)?:[^\s:]*[/\\:]"
+    r"|//[^\s/]|[^\s]*:[/\\]{2}",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +42,25 @@ class UrlFault:
 
 
 def is_url(text: str) -> bool:
-    """Whether a text as a whole is a URL: no words around it."""
-    stripped = text.strip()
-    scheme = read_scheme(stripped)
-    if scheme is None or _SPACE.search(stripped):
-        return False
-    return stripped[len(scheme) + 1 :].startswith("//") or scheme in OTHER_SCHEMES
+    """Whether a text as a whole is what some program takes for a URL: no words before it.
+
+    Programs are lenient: they take brackets and `URL:` off, mend slashes, and look for a URL
+    behind the name of a protocol of theirs.
+    """
+    opening = _WRAPPING.match(text)
+    start = opening.end() if opening else 0
+    if _BEGINS_AS_URL.match(text, start):
+        return True
+    rest = text[start:].rstrip()
+    return _IS_URL_OF_ONE_WORD.match(rest) is not None and not _SPACE.search(rest)
+
+
+def whole_url(text: str) -> str:
+    """With the scheme that those who take a URL add where there is none."""
+    text = text.strip()
+    if text.startswith("//"):
+        return f"https:{text}"
+    return text if is_url(text) else f"https://{text}"
 
 
 def find_url_fault(text: str, policy: SecurityPolicy) -> UrlFault | None:

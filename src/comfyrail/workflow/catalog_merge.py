@@ -2,10 +2,13 @@
 
 The rules, for a node type that workers describe differently:
 
-- It has the outputs, names and kinds of inputs of the description that comes first: the caller
-  puts the most common one there.
 - It has every input that any of them has; an input is required where all of them require it.
-- A choice that one of them offers is a choice; a range is as wide as the widest.
+- A choice that one of them offers is a choice; a range is as wide as the widest. Of an input that
+  is of different kinds each is taken.
+- It has as many outputs as the one with the most; where kinds differ each is given. It is an
+  output node where it is one on some worker.
+- Titles and the like are those of the description that comes first: the caller puts the most
+  common one there.
 
 So nothing is refused that some worker would take. Whether one worker takes all of a workflow is
 then asked of each worker's own catalog.
@@ -15,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from comfyrail.workflow.catalog import InputPort, NodeCatalog, NodeType
+from comfyrail.workflow.catalog import InputPort, NodeCatalog, NodeType, OutputPort
 
-DifferenceKind = Literal["inputs", "outputs", "kind", "choices", "range", "required"]
+DifferenceKind = Literal["inputs", "outputs", "output_node", "kind", "choices", "range", "required"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ def find_differences(catalogs: Sequence[NodeCatalog]) -> Iterator[Difference]:
         first = versions[0]
         if any(each.outputs != first.outputs for each in versions):
             yield Difference(name, "outputs")
+        if any(each.is_output != first.is_output for each in versions):
+            yield Difference(name, "output_node")
         if any(each.inputs.keys() != first.inputs.keys() for each in versions):
             yield Difference(name, "inputs")
         for port_name in first.inputs:
@@ -83,19 +88,37 @@ def _shared(node_type: NodeType, name: str, known: Sequence[NodeCatalog]) -> Nod
 
 def _merge_types(versions: Sequence[NodeType]) -> NodeType:
     names = dict.fromkeys(name for each in versions for name in each.inputs)
-    return replace(versions[0], inputs={name: _merge_ports(name, versions) for name in names})
+    return replace(
+        versions[0],
+        inputs={name: _merge_ports(name, versions) for name in names},
+        outputs=_merge_outputs([each.outputs for each in versions]),
+        is_output=any(each.is_output for each in versions),
+    )
+
+
+def _merge_outputs(versions: Sequence[tuple[OutputPort, ...]]) -> tuple[OutputPort, ...]:
+    longest = max(versions, key=len)
+    return tuple(
+        replace(port, type=_all_types(each[slot].type for each in versions if slot < len(each)))
+        for slot, port in enumerate(longest)
+    )
+
+
+def _all_types(types: Iterable[str]) -> str:
+    """As ComfyUI writes that several will do."""
+    return ",".join(dict.fromkeys(types))
 
 
 def _merge_ports(name: str, versions: Sequence[NodeType]) -> InputPort:
     ports = [each.inputs[name] for each in versions if name in each.inputs]
-    first = ports[0]
-    alike = [port for port in ports if port.type == first.type]
+    is_alike = all(port.type == ports[0].type for port in ports)
     return replace(
-        first,
+        ports[0],
+        type=_all_types(port.type for port in ports),
         required=len(ports) == len(versions) and all(port.required for port in ports),
-        choices=_all_choices(alike),
-        minimum=_bound(min, [port.minimum for port in alike]),
-        maximum=_bound(max, [port.maximum for port in alike]),
+        choices=_all_choices(ports) if is_alike else None,
+        minimum=_bound(min, [port.minimum for port in ports]) if is_alike else None,
+        maximum=_bound(max, [port.maximum for port in ports]) if is_alike else None,
         takes_upload=any(port.takes_upload for port in ports),
     )
 

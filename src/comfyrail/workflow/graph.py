@@ -14,6 +14,10 @@ EDITOR_FORMAT_ADVICE = (
 )
 
 
+LARGE_PROMPT = 2000
+"""Nodes or inputs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Transform:
     """A node set on an edge: the value passes through it on the way to the input."""
@@ -116,6 +120,14 @@ def is_link(value: object) -> bool:
     if isinstance(slot, float):
         return slot.is_integer()  # neither NaN nor infinite ones are
     return isinstance(slot, int) and not isinstance(slot, bool)
+
+
+def is_large_prompt(prompt: Mapping[str, Any]) -> bool:
+    """Whether a look at every input takes longer than a server can pause for."""
+    if len(prompt) > LARGE_PROMPT:
+        return True
+    inputs = (node.get("inputs") for node in prompt.values() if isinstance(node, Mapping))
+    return sum(len(each) for each in inputs if isinstance(each, Mapping)) > LARGE_PROMPT
 
 
 def transform_node_id(node_id: str, input_name: str) -> str:

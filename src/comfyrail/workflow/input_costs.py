@@ -4,11 +4,18 @@ Judged by the port's type where the catalog knows it, and by names that ComfyUI 
 alike. Whole numbers are taken for costly (sizes, counts, steps), texts and fractions for cheap.
 """
 
+from dataclasses import replace
+from heapq import nsmallest
 from typing import Any
 
-from comfyrail.workflow.catalog import InputPort
+from comfyrail.workflow.catalog import InputPort, NodeCatalog
+from comfyrail.workflow.dynamic_inputs import ports_of
+from comfyrail.workflow.graph import Node, Workflow
 from comfyrail.workflow.models import FOLDER_OF_INPUT, MODEL_SUFFIXES
 
+MOST_INPUTS = 20_000
+"""Of a workflow, up to which every one is looked at: 1000 nodes with 20 each."""
+LEAST_OF_UNKNOWN = 8
 CHEAP_NAMES = frozenset(
     (
         *("seed", "noise_seed", "text", "prompt", "negative", "negative_prompt", "string"),
@@ -46,6 +53,21 @@ def is_costly(name: str, port: InputPort | None, value: Any) -> bool:
     return port.type not in {"STRING", "FLOAT"}
 
 
+def without_excess(workflow: Workflow, catalog: NodeCatalog) -> Workflow:
+    """The workflow with the inputs that can matter, for those who look at every one.
+
+    That is the workflow itself, unless it has very many inputs: then each node has those that its
+    type has, and of a type that nobody knows the first few by name.
+    """
+    nodes = workflow.nodes
+    if sum(len(node.inputs) for node in nodes.values()) <= MOST_INPUTS:
+        return workflow
+    share = max(LEAST_OF_UNKNOWN, MOST_INPUTS // len(nodes))
+    return replace(
+        workflow, nodes={node.id: _without_excess(node, catalog, share) for node in nodes.values()}
+    )
+
+
 def halves_the_work(name: str, value: Any) -> bool:
     """Whether it is a guidance of 1: samplers then leave the negative prompt out."""
     return name == "cfg" and isinstance(value, int | float) and value == 1
@@ -56,3 +78,15 @@ def _looks_costly(leaf: str, value: Any) -> bool:
         named = leaf in FOLDER_OF_INPUT or leaf.endswith(CHOICE_ENDINGS)
         return named or value[-16:].lower().endswith(MODEL_SUFFIXES)
     return not isinstance(value, float)
+
+
+def _without_excess(node: Node, catalog: NodeCatalog, share: int) -> Node:
+    node_type = catalog.get(node.class_type)
+    if node_type is not None:
+        ports = ports_of(node_type, node.inputs)
+        names = [name for name in ports if name in node.inputs]
+    else:
+        names = list(node.inputs) if len(node.inputs) <= share else nsmallest(share, node.inputs)
+    if len(names) == len(node.inputs):
+        return node
+    return replace(node, inputs={name: node.inputs[name] for name in names})

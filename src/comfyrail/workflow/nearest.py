@@ -1,8 +1,8 @@
 """What the caller may have meant."""
 
-import difflib
+import heapq
 import reprlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import TypeVar
 
@@ -11,19 +11,67 @@ Found = TypeVar("Found")
 NAME_LIMIT = 100
 KNOWN_LIMIT = 5000
 SEARCH_LIMIT = 10
+CHARACTER_LIMIT = 500_000
+"""Of names that are compared, for one caller: what is beyond is not looked at."""
+LEAST_LIKENESS = 0.7
 LONGEST_SHOWN_NUMBER = 256
 """Bits: Python refuses to write out numbers of thousands of digits."""
 
 
-def nearest_names(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
+class SearchBudget:
+    """How many characters may still be compared: the names come from outside, and so many."""
+
+    def __init__(self, characters: int = CHARACTER_LIMIT) -> None:
+        self.left = characters
+
+    def spend(self, characters: int) -> bool:
+        """Whether there was enough left."""
+        self.left -= characters
+        return self.left >= 0
+
+
+def nearest_names(
+    name: str, known: Iterable[str], limit: int = 3, budget: SearchBudget | None = None
+) -> list[str]:
     """The known names most like `name`, best first; case does not count."""
-    if len(name) > NAME_LIMIT:
+    if not name or len(name) > NAME_LIMIT:
         return []
-    by_folded: dict[str, str] = {}
+    budget = budget or SearchBudget()
+    folded = name.casefold()
+    places = _places(folded)
+    found: dict[str, tuple[float, str]] = {}
     for candidate in islice(known, KNOWN_LIMIT):
-        by_folded.setdefault(candidate.casefold(), candidate)
-    close = difflib.get_close_matches(name.casefold(), by_folded, n=limit, cutoff=0.7)
-    return [by_folded[folded] for folded in close]
+        length = len(candidate)
+        if 2 * min(length, len(name)) < LEAST_LIKENESS * (length + len(name)):
+            continue
+        if not budget.spend(length):
+            break
+        other = candidate.casefold()
+        likeness = 2 * common_length(places, len(folded), other) / (len(folded) + len(other))
+        if likeness >= LEAST_LIKENESS:
+            found.setdefault(other, (likeness, candidate))
+    best = heapq.nlargest(limit, found.values(), key=lambda each: each[0])
+    return [candidate for _, candidate in best]
+
+
+def _places(text: str) -> dict[str, int]:
+    """By character, a number that has a bit for each place where it stands."""
+    places: dict[str, int] = {}
+    for index, character in enumerate(text):
+        places[character] = places.get(character, 0) | 1 << index
+    return places
+
+
+def common_length(places: Mapping[str, int], length: int, other: str) -> int:
+    """How long the longest text is that both have in them, with gaps. Linear in the length of
+    `other` (Hyyrö's way to count in the bits of a number), whatever the texts are.
+    """
+    full = (1 << length) - 1
+    unmatched = full
+    for character in other:
+        matches = unmatched & places.get(character, 0)
+        unmatched = ((unmatched + matches) | (unmatched - matches)) & full
+    return length - unmatched.bit_count()
 
 
 class Suggestions:
@@ -31,16 +79,17 @@ class Suggestions:
 
     def __init__(self, searches: int = SEARCH_LIMIT) -> None:
         self._left = searches
+        self._budget = SearchBudget()
 
     def near(self, name: str, known: Iterable[str]) -> list[str]:
-        return self.search(lambda: nearest_names(name, known))
+        return self.search(lambda budget: nearest_names(name, known, budget=budget))
 
-    def search(self, find: Callable[[], list[Found]]) -> list[Found]:
+    def search(self, find: Callable[[SearchBudget], list[Found]]) -> list[Found]:
         """What another kind of search finds, as long as some are left."""
-        if self._left <= 0:
+        if self._left <= 0 or self._budget.left <= 0:
             return []
         self._left -= 1
-        return find()
+        return find(self._budget)
 
 
 def did_you_mean(names: list[str]) -> str:

@@ -3,18 +3,21 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 from comfyrail.errors import InvalidWorkflow, MalformedWorkflow, UnknownParameter
-from comfyrail.workflow.catalog import NodeCatalog
+from comfyrail.workflow.catalog import ANY_TYPES, COMBO, InputPort, NodeCatalog
 from comfyrail.workflow.declared_inputs import DeclaredInput, declared_inputs_of
 from comfyrail.workflow.declared_values import fit_declared_value
 from comfyrail.workflow.dynamic_inputs import DYNAMIC_TYPES
 from comfyrail.workflow.graph import Node, Workflow, is_link
+from comfyrail.workflow.models import MODEL_SUFFIXES, model_folder
 from comfyrail.workflow.nearest import Suggestions, did_you_mean, shown
-from comfyrail.workflow.values import ValueFault
+from comfyrail.workflow.values import CONVERSIONS, ValueFault, fit_value
 
 KEY_LIMIT = 500
+MOST_LISTED = 3
+WRITTEN_TYPES = {*CONVERSIONS, COMBO, *ANY_TYPES, *DYNAMIC_TYPES}
 ERROR_OF_CODE: dict[str, type[InvalidWorkflow]] = {
     kind.code: kind for kind in (MalformedWorkflow, UnknownParameter)
 }
@@ -55,10 +58,10 @@ def apply_parameters(
 def check_targets(
     workflow: Workflow, declared: Sequence[DeclaredInput], catalog: NodeCatalog
 ) -> None:
-    """Raise MalformedWorkflow unless every declared input leads somewhere."""
+    """Raise MalformedWorkflow unless every declared input leads to a value that it can set."""
     setting = _Setting(workflow, catalog, declared)
     for each in declared:
-        setting.targets_of(each)
+        setting.check_declared(each)
     setting.refuse_findings()
 
 
@@ -73,6 +76,8 @@ class _Setting:
         self._catalog = catalog
         self._names = [each.name for each in declared]
         self._suggestions = Suggestions()
+        # By port: thousands of declared choices may meet thousands of its own, many times.
+        self._known_choices: dict[int, set[Any] | None] = {}
         self._findings: list[dict[str, Any]] = []
 
     def set_key(self, key: str, value: Any) -> None:
@@ -97,7 +102,10 @@ class _Setting:
         path = f"input_params.{declared.name}"
         if value is None:
             if declared.required and not self._are_set(targets):
-                message = f"The input '{declared.name}' is required: give it in input_params."
+                message = (
+                    f"The input '{declared.name}' is required: give it a value (input_params, or "
+                    f"--set {declared.name}=VALUE)."
+                )
                 self._add_finding("MISSING_REQUIRED_INPUT", path, message)
             return
         fitted = fit_declared_value(declared, value)
@@ -108,17 +116,57 @@ class _Setting:
         for node, input_name in targets:
             self.changes.setdefault(node.id, {}).setdefault(input_name, fitted)
 
+    def check_declared(self, declared: DeclaredInput) -> None:
+        """Judge a declaration by what the catalog knows of its targets."""
+        for node, input_name in self.targets_of(declared):
+            node_type = self._catalog.get(node.class_type)
+            port = node_type.inputs.get(input_name) if node_type else None
+            if port is None:
+                continue
+            where = f"'{input_name}' of node '{node.id}' ({node.class_type})"
+            if not _takes_values(port) and self._is_given(node, port):
+                message = f"has no value to set: {where} takes {port.type} from another node."
+                self._add_declared(declared, "target", message)
+            wrong = self._wrong_choices(node, port, declared.choices or ())
+            if wrong:
+                near = self._near_choices(port, wrong[0])
+                message = f"has choices that {where} does not take: {_listed(wrong)}.{near}"
+                self._add_declared(declared, "choices", message)
+
+    def _is_given(self, node: Node, port: InputPort) -> bool:
+        """Whether it comes from other nodes: some nodes have values of types of their own."""
+        return is_link(node.inputs.get(port.name)) or port.type in self._given_types
+
+    @cached_property
+    def _given_types(self) -> set[str]:
+        return {output.type for each in self._catalog.types.values() for output in each.outputs}
+
+    def _wrong_choices(self, node: Node, port: InputPort, choices: Sequence[Any]) -> list[Any]:
+        """Those that the node never takes. Any file or model may be there when it runs."""
+        if port.choices is None:
+            return [each for each in choices if isinstance(fit_value(port, each), ValueFault)]
+        if id(port) not in self._known_choices:
+            self._known_choices[id(port)] = _known_choices(node.class_type, port)
+        known = self._known_choices[id(port)]
+        if known is None:
+            return []
+        wrong = [each for each in choices if each not in known]
+        return [each for each in wrong if not str(each).lower().endswith(MODEL_SUFFIXES)]
+
+    def _near_choices(self, port: InputPort, wrong: Any) -> str:
+        texts = (each for each in port.choices or () if isinstance(each, str))
+        return did_you_mean(self._suggestions.near(wrong, texts)) if isinstance(wrong, str) else ""
+
     def targets_of(self, declared: DeclaredInput) -> list[tuple[Node, str]]:
         """Where a declared input leads; what leads nowhere becomes a finding."""
         found = []
         for target in declared.targets:
-            place = self._resolve(target)
+            place = self._resolve(target, "target")
             if isinstance(place, str):
                 place = self._only_value(target) or place
             if isinstance(place, str):
                 place = self._which_value(target) or place
-                message = f"The declared input '{declared.name}' leads nowhere. {place}"
-                self._add_finding(MalformedWorkflow.code, f"inputs.{declared.name}.target", message)
+                self._add_declared(declared, "target", f"leads nowhere. {place}")
             else:
                 found.append(place)
         return found
@@ -162,11 +210,13 @@ class _Setting:
         values = [name for name, value in nodes[0].inputs.items() if not is_link(value)]
         return (nodes[0], values[0]) if len(values) == 1 else None
 
-    def _resolve(self, key: str) -> tuple[Node, str] | str:
+    def _resolve(
+        self, key: str, kind: Literal["parameter", "target"] = "parameter"
+    ) -> tuple[Node, str] | str:
         """The node and input that a key means, or a message that says why it means none."""
         workflow, catalog = self._workflow, self._catalog
         if len(key) > KEY_LIMIT:
-            return f"The parameter {shown(key)} is longer than {KEY_LIMIT} characters."
+            return f"The {kind} {shown(key)} is longer than {KEY_LIMIT} characters."
         splits = [(key[:at], key[at + 1 :]) for at, char in enumerate(key) if char == "."]
         matches = [
             (workflow.nodes[left], right) for left, right in splits if left in workflow.nodes
@@ -185,9 +235,39 @@ class _Setting:
             node, input_name = matches[0]
             near = did_you_mean(self._suggestions.near(input_name, _inputs_of(node, catalog)))
             return f"Node '{node.id}' ({node.class_type}) has no input '{input_name}'.{near}"
-        known = chain(self._names, _all_targets(workflow))
-        near = did_you_mean(self._suggestions.near(key, known))
-        return f"No node is meant by the parameter '{key}'.{near}"
+        # A target is no declared name, and may be a node alone.
+        beside = self._names if kind == "parameter" else self._by_title
+        known = chain(beside, _all_targets(workflow, catalog))
+        meant = self._suggestions.near(key, known) or self._inputs_near(key)
+        return f"No node is meant by the {kind} '{key}'.{did_you_mean(meant)}"
+
+    def _inputs_near(self, key: str) -> list[str]:
+        """Inputs of the node that is named most like the key's, where the rest is unlike any."""
+        named, _, wanted = key.rpartition(".")
+        for near in self._suggestions.near(named, self._by_any_name):
+            node, written = self._by_any_name[near]
+            values = [name for name, value in node.inputs.items() if not is_link(value)]
+            meant = [wanted] if wanted in values else values[:MOST_LISTED]
+            return [f"{written}.{each}" for each in meant]
+        return []
+
+    @cached_property
+    def _by_any_name(self) -> dict[str, tuple[Node, str]]:
+        """What people call a node, and what a key calls it: its title, or its id for its type."""
+        found: dict[str, tuple[Node, str]] = {}
+        for node in self._workflow.nodes.values():
+            if node.title is not None:
+                found[node.title] = (node, node.title)
+        for node in self._workflow.nodes.values():
+            node_type = self._catalog.get(node.class_type)
+            for name in (node.class_type, node_type.display_name if node_type else None):
+                found.setdefault(name or node.class_type, (node, node.id))
+        return found
+
+    def _add_declared(self, declared: DeclaredInput, field: str, message: str) -> None:
+        path = f"inputs.{declared.name}.{field}"
+        message = f"The declared input '{declared.name}' {message}"
+        self._add_finding(MalformedWorkflow.code, path, message)
 
     def _add_finding(self, code: str, path: str, message: str, **details: str) -> None:
         self._findings.append(
@@ -218,9 +298,28 @@ def _is_part(node: Node, name: str, catalog: NodeCatalog) -> bool:
     return port is not None and port.type in DYNAMIC_TYPES
 
 
-def _all_targets(workflow: Workflow) -> Iterator[str]:
+def _takes_values(port: InputPort) -> bool:
+    """Whether a value can be written there: a number, a text, a choice, or anything."""
+    parts = {part.strip() for part in port.type.split(",")}
+    return port.choices is not None or not parts.isdisjoint(WRITTEN_TYPES)
+
+
+def _known_choices(class_type: str, port: InputPort) -> set[Any] | None:
+    """All that a port takes; None where they are files or models, of which others may come."""
+    choices = port.choices or ()
+    is_open = port.takes_upload or not choices or model_folder(class_type, port, None) is not None
+    plain = {each for each in choices if isinstance(each, str | int | float)}
+    return None if is_open else plain
+
+
+def _listed(values: Sequence[Any]) -> str:
+    more = f" and {len(values) - MOST_LISTED} more" if len(values) > MOST_LISTED else ""
+    return ", ".join(map(shown, values[:MOST_LISTED])) + more
+
+
+def _all_targets(workflow: Workflow, catalog: NodeCatalog) -> Iterator[str]:
     for node in workflow.nodes.values():
-        for name in node.inputs:
+        for name in _inputs_of(node, catalog):
             yield f"{node.id}.{name}"
             if node.title:
                 yield f"{node.title}.{name}"

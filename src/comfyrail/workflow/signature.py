@@ -14,7 +14,7 @@ from comfyrail.errors import CyclicWorkflow
 from comfyrail.workflow.catalog import InputPort, NodeCatalog, NodeType
 from comfyrail.workflow.dynamic_inputs import DYNAMIC_TYPES, ports_of
 from comfyrail.workflow.graph import Node, Workflow, is_link
-from comfyrail.workflow.input_costs import halves_the_work, is_costly
+from comfyrail.workflow.input_costs import halves_the_work, is_costly, without_excess
 from comfyrail.workflow.values import unwrap
 
 SCALAR_TYPES = frozenset(("INT", "FLOAT", "STRING", "BOOLEAN"))
@@ -34,7 +34,7 @@ def signature_of(workflow: Workflow, catalog: NodeCatalog) -> str:
     Two nodes that are the same in all that feeds them have one label: which of them feeds a third
     node makes no difference but to how many each feeds, as it makes none to the cost.
     """
-    graph = workflow.expanded()
+    graph = without_excess(workflow.expanded(), catalog)
     labels = _labels(graph, catalog)
     users = _users(graph)
     whole = blake2b(digest_size=DIGEST_SIZE)

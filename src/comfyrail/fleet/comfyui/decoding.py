@@ -12,7 +12,8 @@ TEXT_LIMIT = 4000
 
 
 def decode_reply(content: bytes | str) -> Any:
-    """Decode JSON; Python's bare NaN and Infinity, which ComfyUI sends, become null.
+    """Decode JSON; Python's bare NaN and Infinity, which ComfyUI sends, become null, and halves of
+    characters question marks.
 
     Raises WorkerProtocolError when it is no JSON at all.
     """
@@ -21,7 +22,10 @@ def decode_reply(content: bytes | str) -> Any:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         pass
     try:
-        return json.loads(content, parse_constant=lambda _name: None)
+        value = json.loads(content, parse_constant=lambda _name: None)
+        # Halves of characters, which Python's reader takes: nothing could be written with them.
+        text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise WorkerProtocolError("The worker did not answer JSON.") from error
 

@@ -29,6 +29,7 @@ REMARK_TYPES: Final = frozenset(
 )
 
 FRONT_END_TYPES: Final = REROUTE_TYPES | REMARK_TYPES | frozenset({*NAMED_SOURCES, PRIMITIVE})
+"""In a workflow of the API format these are types like any others."""
 
 RENAMED_TYPES: Final = {
     "T2IAdapterLoader": "ControlNetLoader",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 ALWAYS = 0
@@ -34,10 +35,14 @@ class EditorLink:
 
 @dataclass(slots=True)
 class EditorNode:
-    """`values` are the widgets' values by position or by name; `named` are the same by name."""
+    """`values` are the widgets' values by position or by name; `named` are the same by name.
+
+    `role` is the type of a node that only the editor knows; it is empty for all that are sent.
+    """
 
     id: str
     type: str
+    role: str = ""
     title: str | None = None
     mode: int = ALWAYS
     inputs: list[InputSlot] = field(default_factory=list)
@@ -56,7 +61,7 @@ class SubgraphSlot:
     links: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EditorGraph:
     """A whole graph, or what a subgraph is made of."""
 
@@ -66,6 +71,14 @@ class EditorGraph:
     name: str = ""
     inputs: tuple[SubgraphSlot, ...] = ()
     outputs: tuple[SubgraphSlot, ...] = ()
+
+    @cached_property
+    def places_of_inputs(self) -> Mapping[str, Sequence[int]]:
+        """Where the inputs of a name stand: most often one."""
+        places: dict[str, list[int]] = {}
+        for place, declared in enumerate(self.inputs):
+            places.setdefault(declared.name, []).append(place)
+        return places
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """One node of the API format as the editor would save it."""
 
+import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +9,9 @@ from typing import Any
 
 from comfyrail.workflow.catalog import NodeCatalog, NodeType
 from comfyrail.workflow.dynamic_inputs import DYNAMIC_COMBO
-from comfyrail.workflow.editor.kept import Kept, KeptInput
+from comfyrail.workflow.editor.allowance import Allowance
+from comfyrail.workflow.editor.growing import Growing
+from comfyrail.workflow.editor.kept import Kept, KeptInput, type_to_keep
 from comfyrail.workflow.editor.model import EditorNode, InputSlot
 from comfyrail.workflow.editor.node_inputs import (
     CUSTOM_COMBO,
@@ -16,7 +19,9 @@ from comfyrail.workflow.editor.node_inputs import (
     NodeInputs,
     hold_inputs,
 )
+from comfyrail.workflow.editor.notes import Notes
 from comfyrail.workflow.editor.outgoing import outgoing_value, settle
+from comfyrail.workflow.editor.text_writer import TextWriter
 from comfyrail.workflow.editor.texts import Moment, escape_choices
 from comfyrail.workflow.editor.unknown_types import guess_inputs
 from comfyrail.workflow.editor.widget_kinds import ABSENT, CONTROL, Widget
@@ -24,12 +29,14 @@ from comfyrail.workflow.editor.widgets import Declared, Socket, declared_inputs,
 from comfyrail.workflow.graph import Node
 from comfyrail.workflow.values import unwrap
 
-_CHECK = Moment(choose=lambda _: 0, now=lambda: datetime.fromtimestamp(0, UTC))
+_MOMENT = Moment(choose=lambda _: 0, now=lambda: datetime.fromtimestamp(0, UTC))
 
 
 @dataclass(slots=True)
 class NewNode:
-    """`slots` are all inputs in the editor's order; `values` are the widgets' saved values."""
+    """`slots` are all inputs in the editor's order; `values` are the widgets' saved values;
+    `widgets` are the names of all.
+    """
 
     node: Node
     links: frozenset[str]
@@ -37,6 +44,17 @@ class NewNode:
     values: list[Any] = field(default_factory=list)
     named: dict[str, Any] = field(default_factory=dict)
     kept: Kept = field(default_factory=Kept)
+    widgets: set[str] = field(default_factory=set)
+
+    def add_widget(self, widget: Widget, literals: Mapping[str, Any]) -> Any:
+        """Give a widget its value out of the inputs that are no links, which is returned."""
+        value = _saved_value(widget, literals)
+        self.widgets.add(widget.name)
+        if widget.saved:
+            self.values.append(None if value is ABSENT else value)
+        if widget.socket is not None:
+            self.slots.append(InputSlot(widget.name, widget.socket, widget=widget.name))
+        return value
 
 
 class NodeBuilder:
@@ -45,6 +63,8 @@ class NodeBuilder:
     def __init__(self, catalog: NodeCatalog) -> None:
         self._catalog = catalog
         self._declared = catalog.prepared(declared_inputs)
+        # Whatever a placeholder finds in the whole file, it is not what stands here.
+        self._texts = TextWriter(_MOMENT, lambda *_: "_", Notes(), Allowance(sys.maxsize))
 
     def build(self, node: Node, links: frozenset[str], kept_id: str | None) -> NewNode:
         """A node whose inputs in `links` will be linked; all its others are values."""
@@ -54,8 +74,40 @@ class NodeBuilder:
             new = _of_unknown_type(node, links, literals)
         else:
             new = _of_type(node, declared, links, literals)
-        new.kept = _compare(new, _opened(new, node_type, declared), literals, kept_id)
+        new.kept = self._compare(new, _opened(new, node_type, declared), literals, kept_id)
         return new
+
+    def _compare(
+        self,
+        new: NewNode,
+        opened: NodeInputs,
+        literals: Mapping[str, Any],
+        kept_id: str | None,
+    ) -> Kept:
+        """What would not come back from the editor as it was, so that it is kept beside."""
+        inputs: dict[str, KeptInput] = {}
+        sent: set[str] = set()
+        for held in opened.widgets:
+            name = held.widget.name
+            if not held.widget.sent or name in new.links:
+                continue
+            sent.add(name)
+            shown = None if held.value is ABSENT else held.value
+            if name not in literals:
+                if held.value is not ABSENT:
+                    inputs[name] = KeptInput(shown, is_absent=True)
+            elif not self._comes_back(held, new.node.class_type, literals[name]):
+                inputs[name] = KeptInput(shown, literals[name])
+        rest = {name: value for name, value in literals.items() if name not in sent}
+        title = new.node.title
+        kept_type = type_to_keep(new.node.class_type)
+        return Kept(kept_id, kept_type, inputs, rest, title, has_title=bool(title))
+
+    def _comes_back(self, held: HeldWidget, class_type: str, wanted: Any) -> bool:
+        if held.value is ABSENT:
+            return False
+        made = outgoing_value(held, class_type, self._texts)
+        return type(made) is type(wanted) and bool(made == wanted)
 
 
 def _opened(new: NewNode, node_type: NodeType | None, declared: Declared | None) -> NodeInputs:
@@ -84,24 +136,36 @@ def _of_type(
     new = NewNode(node, links)
     for socket in declared.sockets:
         new.slots.extend(_socket_slots(socket, links))
+    growing = list(declared.growing)
     waiting = deque(declared.widgets)
     while waiting:
         widget = waiting.popleft()
-        value = _saved_value(widget, literals)
-        if widget.saved:
-            new.values.append(None if value is ABSENT else value)
-        if widget.socket is not None:
-            new.slots.append(InputSlot(widget.name, widget.socket, widget=widget.name))
+        value = new.add_widget(widget, literals)
         if widget.kind == DYNAMIC_COMBO:
             brought = inputs_of_choice(widget, value)
             for socket in brought.sockets:
                 new.slots.extend(_socket_slots(socket, links))
             waiting.extendleft(reversed(brought.widgets))
+            growing.extend(brought.growing)
+    if growing:
+        _add_items(new, growing, literals)
     if node.class_type == CUSTOM_COMBO:
         new.values.extend(_own_choices(literals))
-    known = {slot.name for slot in new.slots}
-    new.slots.extend(InputSlot(name, "*") for name in node.inputs if name in links - known)
+    unknown = links - {slot.name for slot in new.slots}
+    new.slots.extend(InputSlot(name, "*") for name in node.inputs if name in unknown)
     return new
+
+
+def _add_items(new: NewNode, growing: list[Growing], literals: Mapping[str, Any]) -> None:
+    """The items of lists beyond those that every node has, where they have widgets."""
+    for each in growing:
+        names = sorted(new.node.inputs.keys() - new.widgets, key=_counted)
+        for widget in each.more_widgets(names):
+            new.add_widget(widget, literals)
+    with_widget = {slot.name for slot in new.slots if slot.widget is not None}
+    new.slots = [
+        slot for slot in new.slots if slot.widget is not None or slot.name not in with_widget
+    ]
 
 
 def _socket_slots(socket: Socket, links: frozenset[str]) -> Iterator[InputSlot]:
@@ -137,36 +201,3 @@ def _saved_value(widget: Widget, literals: Mapping[str, Any]) -> Any:
     if isinstance(value, str) and widget.kind == "STRING" and widget.options.get("dynamicPrompts"):
         return escape_choices(value)
     return unwrap(value)
-
-
-def _compare(
-    new: NewNode,
-    opened: NodeInputs,
-    literals: Mapping[str, Any],
-    kept_id: str | None,
-) -> Kept:
-    """What would not come back from the editor as it was, so that it is kept beside."""
-    inputs: dict[str, KeptInput] = {}
-    sent: set[str] = set()
-    for held in opened.widgets:
-        name = held.widget.name
-        if not held.widget.sent or name in new.links:
-            continue
-        sent.add(name)
-        shown = None if held.value is ABSENT else held.value
-        if name not in literals:
-            if held.value is not ABSENT:
-                inputs[name] = KeptInput(shown, is_absent=True)
-        elif not _comes_back(held, new.node.class_type, literals[name]):
-            inputs[name] = KeptInput(shown, literals[name])
-    rest = {name: value for name, value in literals.items() if name not in sent}
-    title = new.node.title
-    return Kept(kept_id, inputs, rest, title, has_title=bool(title))
-
-
-def _comes_back(held: HeldWidget, class_type: str, wanted: Any) -> bool:
-    if held.value is ABSENT:
-        return False
-    # Whatever a placeholder finds in the whole file, it is not what stands here.
-    made = outgoing_value(held, class_type, _CHECK, lambda *_: object())
-    return type(made) is type(wanted) and bool(made == wanted)

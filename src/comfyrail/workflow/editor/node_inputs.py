@@ -78,17 +78,27 @@ def _hold(
     for socket in declared.sockets:
         slots.add_socket(socket)
     held: list[HeldWidget] = []
-    waiting = deque(declared.widgets)
-    while waiting:
-        widget = waiting.popleft()
+    growing = list(declared.growing)
+
+    def hold(widget: Widget) -> Any:
         value = values.take(widget) if widget.saved else widget.default
         held.append(HeldWidget(widget, value))
         slots.add_widget(widget)
+        return value
+
+    waiting = deque(declared.widgets)
+    while waiting:
+        widget = waiting.popleft()
+        value = hold(widget)
         if widget.kind == DYNAMIC_COMBO:
             brought = inputs_of_choice(widget, value)
             for socket in brought.sockets:
                 slots.add_socket(socket)
             waiting.extendleft(reversed(brought.widgets))
+            growing.extend(brought.growing)
+    for each in growing:
+        for widget in each.more_widgets(slots.waiting_for_widgets()):
+            hold(widget)
     if node_type.name == CUSTOM_COMBO:
         held.extend(_own_choices(held, values.take_options()))
     return NodeInputs(slots.finished(), held)
@@ -147,12 +157,18 @@ class _Slots:
             self._add(socket.name, socket.type, None)
             return
         start = f"{socket.name}."
-        for name in [name for name in self._given if name.startswith(start)]:
-            self._add(name, self._given[name].type, None)
+        for name, slot in self._given.items():
+            if name.startswith(start) and slot.widget is None:
+                self._add(name, slot.type, None)
 
     def add_widget(self, widget: Widget) -> None:
         if widget.socket is not None:
             self._add(widget.name, widget.socket, widget.name)
+
+    def waiting_for_widgets(self) -> list[str]:
+        """Slots that say they have a widget, which nothing has claimed so far."""
+        given = self._given.items()
+        return [name for name, slot in given if slot.widget is not None and name not in self._done]
 
     def finished(self) -> list[InputSlot]:
         extra = (slot for name, slot in self._given.items() if name not in self._done)

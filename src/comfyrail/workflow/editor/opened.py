@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from comfyrail.workflow.catalog import ANY_TYPES, NodeCatalog
-from comfyrail.workflow.editor.front_end_nodes import FRONT_END_TYPES, PRIMITIVE
+from comfyrail.workflow.editor.allowance import Allowance
+from comfyrail.workflow.editor.front_end_nodes import PRIMITIVE
+from comfyrail.workflow.editor.instances import InstanceSlots
 from comfyrail.workflow.editor.model import (
     BYPASSED,
     MUTED,
@@ -13,10 +15,11 @@ from comfyrail.workflow.editor.model import (
     InputSlot,
 )
 from comfyrail.workflow.editor.node_inputs import NodeInputs, hold_inputs
+from comfyrail.workflow.editor.notes import Notes
 from comfyrail.workflow.editor.outgoing import settle
 from comfyrail.workflow.editor.resolution import primitive_value
-from comfyrail.workflow.editor.scopes import instance_slots
-from comfyrail.workflow.editor.texts import Moment, fill_placeholders
+from comfyrail.workflow.editor.text_writer import TextWriter
+from comfyrail.workflow.editor.texts import Moment
 from comfyrail.workflow.editor.unknown_types import guess_inputs
 from comfyrail.workflow.editor.widget_kinds import ABSENT
 from comfyrail.workflow.editor.widgets import declared_inputs
@@ -28,10 +31,17 @@ NODE_NAME = "Node name for S&R"
 class OpenedNodes:
     """What is learned of a node is kept for all uses of the subgraph that it is in."""
 
-    def __init__(self, document: EditorDocument, catalog: NodeCatalog, moment: Moment) -> None:
+    def __init__(
+        self,
+        document: EditorDocument,
+        catalog: NodeCatalog,
+        moment: Moment,
+        notes: Notes,
+        allowance: Allowance,
+    ) -> None:
         self._document = document
         self._catalog = catalog
-        self._moment = moment
+        self.texts = TextWriter(moment, self.find_widget, notes, allowance)
         self._declared = catalog.prepared(declared_inputs)
         self._inputs: dict[tuple[str, str], NodeInputs] = {}
         self._settled: set[tuple[str, str]] = set()
@@ -41,9 +51,7 @@ class OpenedNodes:
     def is_sent(self, node: EditorNode) -> bool:
         """Whether a node is there for workers, and not muted or bypassed."""
         return not (
-            node.type in FRONT_END_TYPES
-            or node.type in self._document.subgraphs
-            or node.mode in {MUTED, BYPASSED}
+            node.role or node.type in self._document.subgraphs or node.mode in {MUTED, BYPASSED}
         )
 
     def inputs(self, graph: EditorGraph, node: EditorNode) -> NodeInputs:
@@ -107,8 +115,8 @@ class OpenedNodes:
     def _learn(self, node: EditorNode) -> NodeInputs:
         definition = self._document.subgraphs.get(node.type)
         if definition is not None:
-            return NodeInputs(instance_slots(node, definition))
-        if node.type in FRONT_END_TYPES:
+            return NodeInputs(InstanceSlots(node, definition))
+        if node.role:
             return NodeInputs(node.inputs)
         node_type, declared = self._catalog.get(node.type), self._declared[node.type]
         if node_type is None or declared is None:
@@ -120,10 +128,12 @@ class OpenedNodes:
 
     def _apply_primitives(self, graph: EditorGraph, inputs: NodeInputs) -> None:
         """A primitive writes its value into the widgets that it is linked to."""
+        if not inputs.widgets:
+            return
         for slot in inputs.slots:
             link = graph.links.get(slot.link) if slot.link is not None else None
             origin = graph.nodes.get(link.origin) if link is not None else None
-            if origin is None or origin.type != PRIMITIVE or slot.widget is None:
+            if origin is None or origin.role != PRIMITIVE or slot.widget is None:
                 continue
             value, target = primitive_value(origin), inputs.by_name.get(slot.widget)
             if value is ABSENT or target is None:
@@ -135,6 +145,6 @@ class OpenedNodes:
     def _filled(self, text: str) -> str:
         self._is_filling = True
         try:
-            return fill_placeholders(text, self.find_widget, self._moment.now)
+            return self.texts.fill_text(text)
         finally:
             self._is_filling = False

@@ -1,26 +1,18 @@
 """A widget's value as the editor sends it, which is not always what it shows."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from comfyrail.workflow.catalog import COMBO
 from comfyrail.workflow.editor.node_inputs import HeldWidget
-from comfyrail.workflow.editor.texts import (
-    FILE_NAME_WIDGET,
-    SAVE_TYPES,
-    Moment,
-    fill_placeholders,
-    make_choices,
-)
+from comfyrail.workflow.editor.text_writer import TextWriter
+from comfyrail.workflow.editor.texts import FILE_NAME_WIDGET, SAVE_TYPES
 from comfyrail.workflow.editor.widget_kinds import ABSENT
 from comfyrail.workflow.editor.widgets import PICTURE_UPLOADS
 
 SAMPLER_TYPES = frozenset({"KSampler", "KSamplerAdvanced"})
 _ANNOTATED = re.compile(r"\[(input|output|temp)\]", re.IGNORECASE)
-
-FindWidget = Callable[[str, str], object]
-"""The value of a node's widget by the names of both; None where there is none."""
 
 
 def settle(held: HeldWidget, class_type: str) -> Any:
@@ -37,14 +29,14 @@ def settle(held: HeldWidget, class_type: str) -> Any:
     return value
 
 
-def outgoing_value(held: HeldWidget, class_type: str, moment: Moment, find: FindWidget) -> Any:
+def outgoing_value(held: HeldWidget, class_type: str, texts: TextWriter) -> Any:
     """What goes into the API format for a widget; lists are wrapped, or they would be links."""
     widget, value = held.widget, held.value
     if isinstance(value, str):
         if widget.name == FILE_NAME_WIDGET and class_type in SAVE_TYPES:
-            return fill_placeholders(value, find, moment.now)
+            return texts.fill_file_name(value)
         if widget.kind == "STRING" and widget.options.get("dynamicPrompts"):
-            return make_choices(value, moment.choose)
+            return texts.choose(value)
     if widget.kind == "CURVE" and value is not None:
         return {"__type__": "CURVE", "__value__": value}
     return wrap_list(value)

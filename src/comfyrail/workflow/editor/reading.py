@@ -5,7 +5,8 @@ from typing import Any, TypeGuard
 
 from comfyrail.errors import MalformedWorkflow
 from comfyrail.workflow.catalog import COMBO
-from comfyrail.workflow.editor.front_end_nodes import RENAMED_TYPES
+from comfyrail.workflow.editor.front_end_nodes import FRONT_END_TYPES, RENAMED_TYPES
+from comfyrail.workflow.editor.kept import kept_type
 from comfyrail.workflow.editor.model import (
     ALWAYS,
     EditorDocument,
@@ -21,11 +22,28 @@ from comfyrail.workflow.nearest import shown
 NAME_LIMIT = 500
 TYPE_LIMIT = 2000
 SUBGRAPH_LIMIT = 10_000
+FEW_NODES = 100
+FEW_LINKS = 300
 
 
 def is_editor_format(raw: object) -> TypeGuard[Mapping[str, Any]]:
     """Whether parsed JSON is of the editor: its nodes are a list, not an object."""
     return isinstance(raw, Mapping) and isinstance(raw.get("nodes"), list)
+
+
+def may_be_large(raw: object) -> bool:
+    """Whether converting may take far longer than the length of the file suggests.
+
+    Subgraphs multiply what is in them, and links may be followed through all nodes. Where it is
+    false, 64 KiB take some tens of milliseconds at most.
+    """
+    if not is_editor_format(raw):
+        return False
+    return bool(
+        len(raw["nodes"]) > FEW_NODES
+        or len(_items(raw.get("links"))) > FEW_LINKS
+        or next(_definitions(raw), None)
+    )
 
 
 def read_document(raw: Mapping[str, Any], notes: Notes) -> EditorDocument:
@@ -107,7 +125,7 @@ def _read_node(entry: object, notes: Notes) -> EditorNode | None:
         notes.add(MALFORMED, f"A node is {shown(entry)}, not an object: it is left out.")
         return None
     key, kind = _key(entry.get("id")), entry.get("type")
-    if key is None or not isinstance(kind, str) or not kind:
+    if key is None or not isinstance(kind, str) or not 0 < len(kind) <= TYPE_LIMIT:
         notes.add(
             MALFORMED,
             f"A node has the id {shown(entry.get('id'))} and the type {shown(kind)}: "
@@ -117,9 +135,12 @@ def _read_node(entry: object, notes: Notes) -> EditorNode | None:
         return None
     title = entry.get("title")
     values = entry.get("widgets_values")
+    properties = _mapping(entry.get("properties"))
+    kept = kept_type(properties, kind)
     return EditorNode(
         id=key,
-        type=RENAMED_TYPES.get(kind, kind),
+        type=kept or RENAMED_TYPES.get(kind, kind),
+        role=kind if kept is None and kind in FRONT_END_TYPES else "",
         title=title if isinstance(title, str) and title else None,
         mode=_whole(entry.get("mode"), ALWAYS),
         inputs=[_read_input(each) for each in _items(entry.get("inputs"))],
@@ -128,7 +149,7 @@ def _read_node(entry: object, notes: Notes) -> EditorNode | None:
         ],
         values=values if isinstance(values, list | Mapping) else (),
         named=_mapping(entry.get("widgets_values_named")),
-        properties=_mapping(entry.get("properties")),
+        properties=properties,
     )
 
 

@@ -7,7 +7,6 @@ from typing import Any
 from comfyrail.errors import MalformedWorkflow
 from comfyrail.workflow.editor.bypass import bypass_input
 from comfyrail.workflow.editor.front_end_nodes import (
-    FRONT_END_TYPES,
     NAMED_SOURCES,
     PRIMITIVE,
     REROUTE_TYPES,
@@ -24,8 +23,10 @@ from comfyrail.workflow.editor.model import (
 from comfyrail.workflow.editor.notes import BAD_LINK, Notes
 from comfyrail.workflow.editor.scopes import Scope
 from comfyrail.workflow.editor.widget_kinds import ABSENT
+from comfyrail.workflow.nearest import shown
 
 STEP_LIMIT = 3_000_000
+CHARACTERS_A_STEP = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class LinkResolver:
         self._output_types = output_types
         self._notes = notes
         self._found: dict[tuple[int, str, int, str], Source] = {}
-        self._named_sources: dict[tuple[str, str], dict[str, EditorNode]] = {}
+        self._named_sources: dict[tuple[str, str], dict[str | None, EditorNode]] = {}
         self._steps = 0
 
     def resolve(self, scope: Scope, node: EditorNode, place: int) -> Source:
@@ -125,15 +126,18 @@ class LinkResolver:
                 return None if given is ABSENT else GivenValue(given)
             link = scope.graph.links.get(slot.link)
             if link is None:
-                self._note(scope, node, f"'{slot.name}' has a link {slot.link} that is not there")
+                self._note(
+                    scope, node, f"{shown(slot.name)} has a link {slot.link} that is not there"
+                )
                 return None
             if link.origin != SUBGRAPH_INPUTS or scope.parent is None or scope.instance is None:
                 climbed = scope is not at.scope or node is not at.node
                 wanted = slot.type if climbed or at.wanted is None else at.wanted
                 return self._origin(scope, node, link, wanted, climbed=climbed)
             if not 0 <= link.origin_slot < len(scope.slots):
-                self._note(scope, node, f"'{slot.name}' is linked to no input of its subgraph")
+                self._note(scope, node, f"{shown(slot.name)} is linked to no input of its subgraph")
                 return None
+            self._steps += 1
             outer = scope.slots[link.origin_slot]
             given = scope.shown.get(outer.name, given)
             place, node, scope = link.origin_slot, scope.instance, scope.parent
@@ -145,7 +149,7 @@ class LinkResolver:
         if origin is None or link.origin_slot < 0:
             self._note(scope, node, f"is linked to output {link.origin_slot} of {link.origin}")
             return None
-        if origin.type == PRIMITIVE and climbed:
+        if origin.role == PRIMITIVE and climbed:
             value = primitive_value(origin)
             return None if value is ABSENT else GivenValue(value)
         return _Output(scope, origin, link.origin_slot, wanted)
@@ -157,15 +161,15 @@ class LinkResolver:
             return None
         if at.node.type in self._subgraphs:
             return self._into_subgraph(at)
-        if at.node.type in FRONT_END_TYPES:
+        if at.node.role:
             return self._through_front_end(at)
         return FromNode(at.scope, at.node.id, at.slot)
 
     def _through_front_end(self, at: _Output) -> _Input | None:
-        if at.node.type in NAMED_SOURCES:
+        if at.node.role in NAMED_SOURCES:
             return self._from_named(at)
         slots = self._slots_of(at.scope.graph, at.node)
-        if at.node.type in REROUTE_TYPES and at.slot < len(slots):
+        if at.node.role in REROUTE_TYPES and at.slot < len(slots):
             return _Input(at.scope, at.node, at.slot, at.wanted)
         return None
 
@@ -173,7 +177,10 @@ class LinkResolver:
         types = self._output_types(at.node)
         output_type = types[at.slot] if at.slot < len(types) else "*"
         slots = self._slots_of(at.scope.graph, at.node)
-        self._steps += len(slots)  # each is looked at
+        # Each is looked at, and its type compared with both others.
+        compared = 1 + (len(output_type) + len(at.wanted)) // CHARACTERS_A_STEP
+        self._steps += len(types) + compared * len(slots)
+        self._steps += sum(len(slot.type) for slot in slots) // CHARACTERS_A_STEP
         place = bypass_input(slots, at.slot, output_type, at.wanted)
         return None if place is None else _Input(at.scope, at.node, place)
 
@@ -193,17 +200,19 @@ class LinkResolver:
 
     def _from_named(self, at: _Output) -> _Input | None:
         graph = at.scope.graph
-        sought = NAMED_SOURCES[at.node.type]
+        sought = NAMED_SOURCES[at.node.role]
         known = self._named_sources.get((graph.id, sought))
         if known is None:
-            known = {_label(node): node for node in graph.nodes.values() if node.type == sought}
+            known = {_label(node): node for node in graph.nodes.values() if node.role == sought}
             self._named_sources[graph.id, sought] = known
-        source = known.get(_label(at.node))
+        label = _label(at.node)
+        source = known.get(label) if label is not None else None
         if source is None or not source.inputs:
             return None
         return _Input(at.scope, source, 0, at.wanted)
 
     def _note(self, scope: Scope, node: EditorNode, what: str) -> None:
+        self._steps += len(scope.prefix) // CHARACTERS_A_STEP
         self._notes.add(
             BAD_LINK,
             f"Node {scope.prefix}{node.id} ({node.type}) {what}: this link is left out.",
@@ -218,6 +227,7 @@ def primitive_value(node: EditorNode) -> Any:
     return node.named.get("value", first)
 
 
-def _label(node: EditorNode) -> str:
-    """The name that joins nodes which give to those that take."""
-    return str(primitive_value(node))
+def _label(node: EditorNode) -> str | None:
+    """The name that joins nodes which give to those that take; None where it is no name."""
+    value = primitive_value(node)
+    return None if isinstance(value, list | Mapping) else str(value)

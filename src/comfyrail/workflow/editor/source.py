@@ -30,11 +30,8 @@ def read_workflow_source(content: str | bytes) -> Any:
 
 
 def _texts_of_picture(content: bytes) -> Mapping[str, str]:
-    texts = webp_texts(content) if is_webp(content) else png_texts(content)
-    folded: dict[str, str] = {}
-    for name, text in texts.items():
-        folded.setdefault(name.lower(), text)
-    return folded
+    names = (API_KEY, EDITOR_KEY)
+    return webp_texts(content, names) if is_webp(content) else png_texts(content, names)
 
 
 def _from_texts(texts: Mapping[str, str]) -> Any:

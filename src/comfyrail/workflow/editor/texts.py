@@ -42,6 +42,13 @@ _NOT_IN_FILE_NAMES = re.compile(r'[/?<>\\:*|"\x00-\x1f\x7f]')
 _DATE_PART = re.compile(r"dd?|MM?|hh?|mm?|ss?|yyy?y?")
 
 
+LONGEST_IN_FILE_NAME = 1_000
+LONGEST_IN_TEXT = 10_000
+
+FindWidget = Callable[[str, str], object]
+"""The value of a node's widget by the names of both; None where there is none."""
+
+
 def local_now() -> datetime:
     return datetime.now(UTC).astimezone()
 
@@ -135,29 +142,55 @@ def escape_choices(text: str) -> str:
 
 
 def fill_placeholders(
-    text: str, find: Callable[[str, str], object], now: Callable[[], datetime]
-) -> str:
-    """A file name with its placeholders filled; `find` gives the value of a node's widget, by the
+    text: str,
+    find: FindWidget,
+    now: Callable[[], datetime],
+    longest: int = LONGEST_IN_FILE_NAME,
+) -> str | None:
+    """A text with its placeholders filled; `find` gives the value of a node's widget, by the
     name of the node and of the widget, and None where there is none.
+
+    None where a value is longer than `longest`, all are longer than ten such, or one is no plain
+    value: a small file could ask for one long text a million times.
     """
+    made: list[str] = []
+    at = 0
+    left = 10 * longest
+    for match in _PLACEHOLDER.finditer(text):
+        filling = _filling(match[1], find, now, longest)
+        if filling is None:
+            continue
+        left -= len(filling)
+        if len(filling) > longest or left < 0:
+            return None
+        made += [text[at : match.start()], filling]
+        at = match.end()
+    return "".join((*made, text[at:])) if made else text
 
-    def fill(match: re.Match[str]) -> str:
-        parts = match[1].split(".")
-        if len(parts) != 2:
-            is_date = parts[0].startswith("date:")
-            return _format_date(parts[0].removeprefix("date:"), now()) if is_date else match[0]
-        value = find(*parts)
-        return match[0] if value is None else _NOT_IN_FILE_NAMES.sub("_", _written(value))
 
-    return _PLACEHOLDER.sub(fill, text)
+def _filling(
+    placeholder: str, find: FindWidget, now: Callable[[], datetime], longest: int
+) -> str | None:
+    """What goes in the place of a placeholder; None where it means nothing and stays."""
+    parts = placeholder.split(".")
+    if len(parts) != 2:
+        is_date = parts[0].startswith("date:")
+        return _format_date(parts[0].removeprefix("date:"), now()) if is_date else None
+    value = find(*parts)
+    if value is None:
+        return None
+    return _NOT_IN_FILE_NAMES.sub("_", _written(value, longest))
 
 
-def _written(value: object) -> str:
+def _written(value: object, longest: int) -> str:
+    """As text, of which no more is looked at than tells that it is too long."""
+    if isinstance(value, str):
+        return value[: longest + 1]
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return str(value)
+    return str(value) if isinstance(value, int | float) else " " * (longest + 1)
 
 
 def _format_date(pattern: str, moment: datetime) -> str:

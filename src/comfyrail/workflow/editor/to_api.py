@@ -5,6 +5,7 @@ from typing import Any
 
 from comfyrail.errors import MalformedWorkflow
 from comfyrail.workflow.catalog import NodeCatalog
+from comfyrail.workflow.editor.allowance import Allowance
 from comfyrail.workflow.editor.kept import Kept, read_kept
 from comfyrail.workflow.editor.model import EditorDocument, EditorNode
 from comfyrail.workflow.editor.node_inputs import HeldWidget
@@ -43,22 +44,26 @@ class _Conversion:
         self, document: EditorDocument, catalog: NodeCatalog, moment: Moment, notes: Notes
     ) -> None:
         self._document = document
-        self._moment = moment
         self._notes = notes
-        self._nodes = OpenedNodes(document, catalog, moment)
+        self._allowance = Allowance()
+        self._nodes = OpenedNodes(document, catalog, moment, notes, self._allowance)
+        self._kept: dict[tuple[str, str], Kept] = {}
+        self._compared: dict[tuple[int, int], bool] = {}
         self._links = LinkResolver(
             document.subgraphs, self._nodes.slots, self._nodes.output_types, notes
         )
 
     def convert(self) -> Workflow:
         shown = ShownWidgets(self._document.subgraphs, self._nodes.inputs)
-        ids = self._choose_ids(unfold(self._document, shown))
+        ids = self._choose_ids(unfold(self._document, shown, self._allowance))
         nodes: dict[str, Node] = {}
         for (scope, node_id), chosen in ids.items():
             node = scope.graph.nodes[node_id]
-            kept = read_kept(node)
+            kept = self._kept_of(scope, node)
+            title = self._title_of(node, kept)
+            self._allowance.spend(len(node.type) + len(title or ""))
             inputs = dict(self._inputs_of(scope, node, kept, ids))
-            nodes[chosen] = Node(chosen, node.type, inputs, self._title_of(node, kept))
+            nodes[chosen] = Node(chosen, node.type, inputs, title)
             self._note_unknown(scope, node, chosen)
         if not nodes:
             raise MalformedWorkflow(
@@ -75,7 +80,11 @@ class _Conversion:
             for node in scope.graph.nodes.values()
             if self._nodes.is_sent(node)
         ]
-        kept = {node.id: read_kept(node).id for scope, node in sent if scope.parent is None}
+        for scope, node in sent:
+            self._allowance.spend(len(scope.prefix) + len(node.id))
+        kept = {
+            node.id: self._kept_of(scope, node).id for scope, node in sent if scope.parent is None
+        }
         taken = {
             f"{scope.prefix}{node.id}"
             for scope, node in sent
@@ -93,7 +102,21 @@ class _Conversion:
             ids[scope, node.id] = chosen
         return ids
 
+    def _kept_of(self, scope: Scope, node: EditorNode) -> Kept:
+        key = (scope.graph.id, node.id)
+        kept = self._kept.get(key)
+        if kept is None:
+            kept = self._kept[key] = read_kept(node)
+        return kept
+
     def _inputs_of(
+        self, scope: Scope, node: EditorNode, kept: Kept, ids: Ids
+    ) -> Iterator[tuple[str, Any]]:
+        for name, value in self._found_inputs(scope, node, kept, ids):
+            self._allowance.spend_value(value)
+            yield name, value
+
+    def _found_inputs(
         self, scope: Scope, node: EditorNode, kept: Kept, ids: Ids
     ) -> Iterator[tuple[str, Any]]:
         """Inputs by name; a later one of the same name counts, as a link does over a widget."""
@@ -117,11 +140,20 @@ class _Conversion:
         if not held.widget.sent:
             return ABSENT
         note = kept.inputs.get(held.widget.name)
-        if note is not None and note.widget == (None if held.value is ABSENT else held.value):
+        value = None if held.value is ABSENT else held.value
+        if note is not None and self._is_same(note.widget, value):
             return ABSENT if note.is_absent else note.value
         if held.value is ABSENT:
             return ABSENT
-        return outgoing_value(held, node.type, self._moment, self._nodes.find_widget)
+        return outgoing_value(held, node.type, self._nodes.texts)
+
+    def _is_same(self, one: Any, other: Any) -> bool:
+        """Both are values of the file: long ones are compared once for all uses of a node."""
+        key = (id(one), id(other))
+        is_same = self._compared.get(key)
+        if is_same is None:
+            is_same = self._compared[key] = bool(one == other)
+        return is_same
 
     def _note_unknown(self, scope: Scope, node: EditorNode, chosen: str) -> None:
         inputs = self._nodes.inputs(scope.graph, node)

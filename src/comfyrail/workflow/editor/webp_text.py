@@ -1,11 +1,14 @@
 """Texts in the EXIF data of a WebP, where ComfyUI writes `prompt:{…}` and `workflow:{…}`."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import Final, Literal
 
 TEXT_LIMIT = 64 << 20
 CHUNK_LIMIT = 10_000
+DIRECTORY_LIMIT = 16
 ENTRY_LIMIT = 1_000
+"""In all directories together: they may overlap, so a small file could have any number."""
 
 ASCII = 2
 BYTE_TYPES: Final = frozenset({1, ASCII, 7})
@@ -22,18 +25,18 @@ def is_webp(content: bytes) -> bool:
     return content[:4] == b"RIFF" and content[8:12] == b"WEBP"
 
 
-def webp_texts(content: bytes) -> dict[str, str]:
-    """Texts of the form `name:text` by their names; the first of a name counts.
-
-    A comment that is JSON without a name counts as `workflow`.
+def webp_texts(content: bytes, names: Collection[str]) -> dict[str, str]:
+    """Texts of the form `name:text` by their names in lower case: those in `names`, the first of
+    each. A comment that is JSON without a name counts as `workflow`.
     """
     texts: dict[str, str] = {}
     for text in _exif_texts(content):
         name, colon, rest = text.partition(":")
+        keyword = name.strip().lower()
         if text.lstrip().startswith("{"):
             texts.setdefault("workflow", text)
-        elif colon:
-            texts.setdefault(name.strip(), rest)
+        elif colon and keyword in names:
+            texts.setdefault(keyword, rest)
     return texts
 
 
@@ -53,37 +56,36 @@ def _tiff_texts(tiff: bytes) -> Iterator[str]:
     order: Literal["little", "big"] = "little" if tiff[:2] == b"II" else "big"
     if tiff[:2] not in {b"II", b"MM"}:
         return
+    left = TEXT_LIMIT
+    for tag, kind, count, value in islice(_entries(tiff, order), ENTRY_LIMIT):
+        if kind in BYTE_TYPES and 4 < count <= left:
+            start = int.from_bytes(value, order)
+            left -= count
+            yield _decoded(tag, tiff[start : start + count])
+
+
+def _entries(tiff: bytes, order: Literal["little", "big"]) -> Iterator[tuple[int, int, int, bytes]]:
+    """Tag, type, count and value of what stands in all directories that lead to each other."""
     waiting = [int.from_bytes(tiff[4:8], order)]
     seen: set[int] = set()
-    left = TEXT_LIMIT
-    while waiting:
+    while waiting and len(seen) < DIRECTORY_LIMIT:
         directory = waiting.pop()
         if directory in seen:
             continue
         seen.add(directory)
-        for tag, kind, count, value in _entries(tiff, directory, order):
+        for number in range(int.from_bytes(tiff[directory : directory + 2], order)):
+            entry = tiff[directory + 2 + 12 * number : directory + 14 + 12 * number]
+            if len(entry) < 12:
+                break
+            tag = int.from_bytes(entry[:2], order)
             if tag == EXIF_DIRECTORY:
-                waiting.append(int.from_bytes(value, order))
-            elif kind in BYTE_TYPES and 4 < count <= left:
-                start = int.from_bytes(value, order)
-                left -= count
-                yield _decoded(tag, tiff[start : start + count])
-
-
-def _entries(
-    tiff: bytes, directory: int, order: Literal["little", "big"]
-) -> Iterator[tuple[int, int, int, bytes]]:
-    count = int.from_bytes(tiff[directory : directory + 2], order)
-    for number in range(min(count, ENTRY_LIMIT)):
-        entry = tiff[directory + 2 + 12 * number : directory + 14 + 12 * number]
-        if len(entry) < 12:
-            return
-        yield (
-            int.from_bytes(entry[:2], order),
-            int.from_bytes(entry[2:4], order),
-            int.from_bytes(entry[4:8], order),
-            entry[8:],
-        )
+                waiting.append(int.from_bytes(entry[8:], order))
+            yield (
+                tag,
+                int.from_bytes(entry[2:4], order),
+                int.from_bytes(entry[4:8], order),
+                entry[8:],
+            )
 
 
 def _decoded(tag: int, value: bytes) -> str:

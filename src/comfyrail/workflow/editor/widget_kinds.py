@@ -56,6 +56,14 @@ class InputSpec(NamedTuple):
         return bool(self.options.get("forceInput"))
 
     @property
+    def has_widget(self) -> bool:
+        return self.type in WIDGET_MAKERS and not self.takes_links_only
+
+    def widgets(self) -> "Iterator[Widget]":
+        """The widget of this input and its companions; nothing where it takes links only."""
+        return WIDGET_MAKERS[self.type](self) if self.has_widget else iter(())
+
+    @property
     def has_control(self) -> bool:
         return bool(self.options.get("control_after_generate")) or self.name in SEED_NAMES
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from comfyrail.workflow.catalog import COMBO, InputPort, NodeType
 from comfyrail.workflow.dynamic_inputs import AUTOGROW, DYNAMIC_SLOT, MATCH_TYPE
+from comfyrail.workflow.editor.growing import Growing
 from comfyrail.workflow.editor.widget_kinds import WIDGET_MAKERS, InputSpec, Widget
 
 PLAYER_TYPES = frozenset(
@@ -15,7 +16,7 @@ PICTURE_UPLOADS = ("image_upload", "video_upload", "animated_image_upload")
 
 
 class Socket(NamedTuple):
-    """An input that takes links only. A list that grows has one for all of its items."""
+    """An input that takes links only. A list that grows has one for all items without a widget."""
 
     name: str
     type: str
@@ -23,10 +24,13 @@ class Socket(NamedTuple):
 
 
 class Declared(NamedTuple):
-    """What one level of inputs gives. The editor puts the sockets first."""
+    """What one level of inputs gives. The editor puts the sockets first, and the widgets of lists
+    that have grown last.
+    """
 
     sockets: list[Socket]
     widgets: list[Widget]
+    growing: list[Growing]
 
 
 def declared_inputs(node_type: NodeType) -> Declared:
@@ -40,7 +44,7 @@ def inputs_of_choice(widget: Widget, value: object) -> Declared:
     for option in options if isinstance(options, list | tuple) else ():
         if isinstance(option, Mapping) and option.get("key") == value:
             return _declare(_sub_specs(option.get("inputs"), widget.name))
-    return Declared([], [])
+    return Declared([], [], [])
 
 
 def places_of_forced_inputs(node_type: NodeType, values: int) -> list[int]:
@@ -88,13 +92,16 @@ def _added_by_editor(node_type: NodeType) -> Iterator[tuple[str, str]]:
 
 
 def _declare(specs: Sequence[InputSpec]) -> Declared:
-    declared = Declared([], [])
+    declared = Declared([], [], [])
     for spec in specs:
-        make = WIDGET_MAKERS.get(spec.type)
-        if make is None or spec.takes_links_only:
-            declared.sockets.append(_socket(spec))
-        else:
-            declared.widgets.extend(make(spec))
+        if spec.has_widget:
+            declared.widgets.extend(spec.widgets())
+            continue
+        declared.sockets.append(_socket(spec))
+        growing = Growing.read(spec) if spec.type == AUTOGROW else None
+        if growing is not None:
+            declared.growing.append(growing)
+            declared.widgets.extend(growing.first_widgets())
     return declared
 
 

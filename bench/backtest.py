@@ -1,13 +1,23 @@
 """How good the duration model is on a history: each execution is predicted before it is learned."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
-from comfyrail.planning.duration import HISTORY_LIMIT, DurationModel, heuristic_seconds
-from comfyrail.planning.prediction_errors import ErrorSummary, relative_error, summarise
+from comfyrail.planning.duration import DurationModel, heuristic_seconds, newest
+from comfyrail.planning.prediction_errors import quantile, relative_error
 from comfyrail.planning.records import ExecutionRecord
 
 REFIT_EVERY = 25
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorSummary:
+    """Of |predicted - taken| / taken over some executions."""
+
+    count: int
+    median: float
+    p90: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +40,7 @@ def backtest(records: Sequence[ExecutionRecord], refit_every: int = REFIT_EVERY)
     errors: list[tuple[float, float, float, float]] = []
     for index, record in enumerate(ordered):
         if index % refit_every == 0:
-            model = DurationModel(ordered[max(0, index - HISTORY_LIMIT) : index])
+            model = DurationModel(newest(ordered[:index]))
         submitted = model.predict_again(record)
         if submitted.source == "heuristic":
             continue
@@ -46,3 +56,11 @@ def backtest(records: Sequence[ExecutionRecord], refit_every: int = REFIT_EVERY)
         summarise(row[column] for row in errors) for column in range(4)
     )
     return Backtest(own_errors, placed_errors, baseline_errors, heuristic_errors)
+
+
+def summarise(errors: Iterable[float]) -> ErrorSummary | None:
+    """None for no errors at all."""
+    ordered = sorted(errors)
+    if not ordered:
+        return None
+    return ErrorSummary(len(ordered), median(ordered), quantile(ordered, 0.9))
