@@ -24,6 +24,8 @@ MODELS = {
     "VAELoader": ("vae_name", ["kl-f8.safetensors", "pixel_space"]),
 }
 
+MULTILINE = ["STRING", {"multiline": True}]
+
 CUSTOM = {
     "FetchImage": {
         "input": {"required": {"url": ["STRING", {}]}},
@@ -66,6 +68,8 @@ def object_info() -> dict[str, Any]:
     info: dict[str, Any] = json.loads((DATA / "object_info.json").read_text())
     for class_type, (name, choices) in MODELS.items():
         info[class_type]["input"]["required"][name][0] = choices
+    several = {"required": dict.fromkeys(("string", "find", "replace"), MULTILINE)}
+    info["StringReplace"] = {"input": several, "output": ["STRING"]}
     return info | copy.deepcopy(CUSTOM)
 
 

@@ -148,6 +148,8 @@ ODD_URLS = [
     "http:/169.254.169.254",
     "http:169.254.169.254",
     "http:\\\\169.254.169.254\\x",
+    "\x01http://169.254.169.254/",
+    "ht\ntp:\t//169.254.169.254/",
     "concat:http://169.254.169.254/x|http://example.com",
     "subfile,,start,0,end,0,,:/etc/passwd",
     "crypto+http://169.254.169.254/",

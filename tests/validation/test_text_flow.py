@@ -59,6 +59,9 @@ def ways_of(text: str) -> dict[str, Graph]:
         "join of halves": {
             "t": node("StringConcatenate", string_a=text[:half], string_b=text[half:], delimiter="")
         },
+        "replaced": {
+            "t": node("StringReplace", string="§".join(text), find="§", replace=""),
+        },
         "join of linked halves": {
             "a": node("PrimitiveString", value=text[:3]),
             "b": node("PrimitiveString", value=text[3:]),
@@ -262,6 +265,17 @@ def test_what_is_joined_is_bounded_for_a_whole_workflow(monkeypatch: pytest.Monk
             "StringConcatenate", string_a=[f"j{number - 1}", 0], string_b="x", delimiter=""
         )
     graph["f"] = node("FetchImage", url=["j79", 0])
+    found = findings(graph, ANYWHERE)
+    assert [each.error_code for each in found] == ["UNAUTHORIZED_DOMAIN", "LIMIT_EXCEEDED"]
+
+
+def test_replacing_that_would_grow_without_end_is_not_carried_out() -> None:
+    graph = shown_image(r0=node("StringReplace", string="aa", find="a", replace="aa"))
+    for number in range(1, 60):
+        graph[f"r{number}"] = node(
+            "StringReplace", string=[f"r{number - 1}", 0], find="a", replace="aa"
+        )
+    graph["f"] = node("FetchImage", url=["r59", 0])
     found = findings(graph, ANYWHERE)
     assert [each.error_code for each in found] == ["UNAUTHORIZED_DOMAIN", "LIMIT_EXCEEDED"]
 

@@ -64,6 +64,7 @@ def security_policy(settings: PolicySettings) -> SecurityPolicy:
             max_image_side=settings.max_image_side or None,
             max_image_pixels=settings.max_image_pixels or None,
             max_batch_size=settings.max_batch_size or None,
+            max_frames=settings.max_frames or None,
             max_steps=settings.max_steps or None,
             max_string_length=settings.max_string_length or None,
             max_workflow_bytes=settings.max_workflow_bytes or None,

@@ -86,6 +86,7 @@ class PolicySettings(BaseModel):
     max_image_side: Limit = 8192
     max_image_pixels: Limit = 4096 * 4096
     max_batch_size: Limit = 64
+    max_frames: Limit = 1000
     max_steps: Limit = 1000
     max_string_length: Limit = 100_000
     max_workflow_bytes: Limit = 10 << 20

@@ -45,7 +45,7 @@ def check_security(
         if longest is None or all(len(part.text) <= longest for part in judged.parts):
             findings.extend(_judge_text(judged, policy))
     if not policy.allow_computed_urls:
-        findings.extend(_find_computed_urls(workflow, flow))
+        findings.extend(map(_computed_url, flow.computed_urls))
     findings.extend(map(_not_followed, flow.not_followed))
     return findings
 
@@ -124,18 +124,6 @@ def _judge_begun_url(judged: Judged, policy: SecurityPolicy) -> Iterator[Finding
         yield _finding(
             judged, text, error_code="UNAUTHORIZED_DOMAIN", reason="computed", domain=None
         )
-
-
-def _find_computed_urls(workflow: Workflow, flow: TextFlow) -> Iterator[Finding]:
-    for node in workflow.nodes.values():
-        known = flow.meanings(node)
-        for name, value in node.inputs.items():
-            kind = type(value)
-            if (kind is not list and kind is not dict) or known.of(name) is not Meaning.URL:
-                continue
-            link = link_in(value)
-            if link is not None and flow.arriving_at(*link) is None:
-                yield _computed_url(node, name, link[0])
 
 
 def _check_node_types(
@@ -224,16 +212,17 @@ def _path_traversal(judged: Judged, reason: str) -> Finding:
     )
 
 
-def _computed_url(node: Node, name: str, source: str) -> Finding:
+def _computed_url(edge: Edge) -> Finding:
     return Finding(
         "security",
         "error",
         "UNAUTHORIZED_DOMAIN",
-        f"Node '{node.id}', input '{name}': the URL is made by node '{source}' as it runs, so that "
-        "nobody can say whether its domain is allowed. Write it into the workflow.",
-        node_id=node.id,
-        path=f"{node.id}.inputs.{name}",
-        details={"reason": "computed", "from_node": source, "domain": None},
+        f"Node '{edge.target}', input '{edge.input}': the URL is made by node '{edge.source}' as "
+        "it runs, so that nobody can say whether its domain is allowed. Write it into the "
+        "workflow.",
+        node_id=edge.target,
+        path=f"{edge.target}.inputs.{edge.input}",
+        details={"reason": "computed", "from_node": edge.source, "domain": None},
     )
 
 

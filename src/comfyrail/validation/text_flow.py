@@ -30,6 +30,11 @@ MOST_ALTERNATIVES = 16
 _JOINED_INPUTS: Mapping[str, tuple[str, ...]] = {
     "StringConcatenate": ("string_a", "delimiter", "string_b")
 }
+_MADE_OF: Mapping[str, tuple[str, ...]] = {
+    **_JOINED_INPUTS,
+    "StringReplace": ("string", "find", "replace"),
+}
+"""By node type, the inputs of which it makes its text in a way that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,8 @@ class TextFlow:
         self._meanings: dict[str, InputMeanings] = {}
         self._arriving: dict[str, _Texts] = {}
         self._left = MOST_JOINED
+        self.computed_urls: list[Edge] = []
+        """Links that were to be followed, and through which a URL comes that nobody has written."""
         self.not_followed: list[Node] = []
         """Nodes whose texts could be known, but are too long or too many to look at."""
 
@@ -117,6 +124,8 @@ class TextFlow:
             texts = self.arriving_at(edge.source, edge.slot)
             if texts is None:
                 waiting.append((edge.source, meaning, True))
+                if meaning is Meaning.URL:
+                    self.computed_urls.append(edge)
             elif (edge.source, meaning, True) not in seen:
                 seen.add((edge.source, meaning, True))
                 yield from (Judged(each.text, meaning, each.parts) for each in texts)
@@ -180,17 +189,17 @@ class TextFlow:
         return self._arriving[source]
 
     def _needed(self, node: Node) -> Iterator[str]:
-        for name in _JOINED_INPUTS.get(node.class_type, self.meanings(node).passed):
+        for name in _MADE_OF.get(node.class_type, self.meanings(node).passed):
             link = link_in(node.inputs.get(name))
             if link is not None and link[0] in self._nodes:
                 yield link[0]
 
     def _made_by(self, node: Node) -> _Texts:
-        joined = _JOINED_INPUTS.get(node.class_type)
-        if joined is not None:
-            written = [self._written(node, name) for name in joined if name in node.inputs]
+        names = _MADE_OF.get(node.class_type)
+        if names is not None:
+            written = [self._written(node, name) for name in names]
             known = [texts for texts in written if texts]
-            return self._join(node, known) if len(known) == len(written) else None
+            return self._put_together(node, known) if len(known) == len(written) else None
         passed = [self._written(node, name) for name in self.meanings(node).passed]
         found: dict[int, _Arriving] = {}
         for texts in passed:
@@ -202,7 +211,7 @@ class TextFlow:
         return [*found.values()] if passed else None
 
     def _written(self, node: Node, name: str) -> _Texts:
-        value = node.inputs.get(name)
+        value = node.inputs.get(name, "")
         link = link_in(value)
         if link is None:
             texts = texts_in(value) if isinstance(value, str | dict) else (str(value),)
@@ -212,20 +221,22 @@ class TextFlow:
             return ()
         return self._arriving[source.id]
 
-    def _join(self, node: Node, places: Sequence[Sequence[_Arriving]]) -> _Texts:
-        """Every way to put one text of each place after another."""
+    def _put_together(self, node: Node, places: Sequence[Sequence[_Arriving]]) -> _Texts:
+        """What is made of one text of each place, for every way to choose them."""
         if math.prod(map(len, places)) > MOST_ALTERNATIVES:
             return self._give_up(node)
         found: list[_Arriving] = []
-        for texts in product(*places):
-            length = sum(len(each.text) for each in texts)
-            self._left -= length + sum(len(each.parts) for each in texts)
+        is_join = node.class_type in _JOINED_INPUTS
+        for chosen in product(*places):
+            texts = [each.text for each in chosen]
+            length = sum(map(len, texts)) if is_join else _length_of_replaced(*texts)
+            self._left -= length + sum(len(each.parts) for each in chosen)
             if length > LONGEST_JOINED or self._left < 0:
                 return self._give_up(node)
             found.append(
                 _Arriving(
-                    "".join(each.text for each in texts),
-                    tuple(part for each in texts for part in each.parts),
+                    "".join(texts) if is_join else texts[0].replace(texts[1], texts[2]),
+                    tuple(part for each in chosen for part in each.parts),
                 )
             )
         return found
@@ -233,3 +244,8 @@ class TextFlow:
     def _give_up(self, node: Node) -> _Texts:
         self.not_followed.append(node)
         return None
+
+
+def _length_of_replaced(text: str, old: str, new: str) -> int:
+    """At least: so long is what there is to look at, and what is made of it."""
+    return len(text) + text.count(old) * max(0, len(new) - len(old))

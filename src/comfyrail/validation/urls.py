@@ -21,9 +21,14 @@ _OF_FFMPEG = (
 OTHER_SCHEMES = frozenset(_OTHER_SCHEMES.split())
 _SCHEMES = "|".join(sorted(OTHER_SCHEMES | set(_OF_FFMPEG.split())))
 _SPACE = re.compile(r"\s")
-_WRAPPING = re.compile(r"[\s<\"'(]*(?:url:\s*)?", re.IGNORECASE)
+_WRAPPING = re.compile(r"[\x00-\x20\s<\"'(]*(?:url:\s*)?", re.IGNORECASE)
+_BROKEN = r"[\t\r\n]*"
+_IN_PIECES = "|".join(_BROKEN.join(scheme) for scheme in ("http", "https", "file", "ftp"))
+"""Python, like browsers, takes tabs and ends of lines out of a URL."""
 _BEGINS_AS_URL = re.compile(
-    rf"[a-z][a-z0-9+.-]+:[/\\]{{2}}|(?:{_SCHEMES}):[/\\]|\\\\\w", re.IGNORECASE
+    rf"[a-z][a-z0-9+.-]+:[/\\]{{2}}|(?:{_SCHEMES}):[/\\]|\\\\\w"
+    rf"|(?:{_IN_PIECES}){_BROKEN}:{_BROKEN}[/\\]",
+    re.IGNORECASE,
 )
 _IS_URL_OF_ONE_WORD = re.compile(
     rf"(?:{'|'.join(sorted(OTHER_SCHEMES))}|https?):|(?:{_SCHEMES})(?:[,+][^\s:]*)?:[^\s:]*[/\\:]"
