@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+import msgspec
+
 from comfyrail.errors import MalformedWorkflow
 from comfyrail.workflow.nearest import shown
 
@@ -14,6 +16,11 @@ DEPTH_LIMIT = 200
 VALUE_LIMIT = 5_000_000
 SMALLEST_INTEGER = -(2**63)
 LARGEST_INTEGER = 2**64 - 1
+QUICK_LIMIT = 1 << 16
+_UNSURE = object()
+DOUBTFUL = (b" :", b"\t:", b"\n:", b"\r:", b"\\ud", b"\\uD")
+"""Space before a colon, and what may be halves of characters."""
+_decode_quickly = msgspec.json.Decoder().decode
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -24,6 +31,10 @@ def read_json(text: str | bytes, *, allow_nan: bool = False) -> Any:
 
     `allow_nan`: NaN and infinities count as null. ComfyUI writes them into the prompts of pictures.
     """
+    if isinstance(text, bytes):
+        quick = _read_quickly(text)
+        if quick is not _UNSURE:
+            return quick
     text = _decode(text)
     refuse_too_many(text)
     try:
@@ -38,10 +49,48 @@ def read_json(text: str | bytes, *, allow_nan: bool = False) -> Any:
         raise _malformed(f"{error}; at most {DEPTH_LIMIT} levels are read") from error
     except ValueError as error:
         raise _malformed(str(error)) from error
-    _refuse_deep(value)
+    if text.count("[") + text.count("{") > DEPTH_LIMIT:
+        _refuse_deep(value)
     if _HALF_CHARACTER.search(text):
         _refuse_half_characters(value)
     return value
+
+
+def _read_quickly(text: bytes) -> Any:
+    """The same for a text without anything doubtful, ten times as fast; else `_UNSURE`.
+
+    A fast reader does not tell of a name that is given twice. But where every `":` of the text is
+    the end of a name that came out of it, none was.
+    """
+    if len(text) > QUICK_LIMIT or any(part in text for part in DOUBTFUL):
+        return _UNSURE
+    if text.count(b"[") + text.count(b"{") > DEPTH_LIMIT:
+        return _UNSURE
+    try:
+        value = _decode_quickly(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _UNSURE
+    return value if text.count(b'":') == _count_names(value) else _UNSURE
+
+
+def _count_names(value: Any) -> int:
+    """How many names all objects have together; -1 where a number has more than 64 bits."""
+    total = 0
+    waiting: list[Any] = [[value]]
+    while waiting:
+        each = waiting.pop()
+        if type(each) is dict:
+            total += len(each)
+            each = each.values()
+        elif type(each) is not list:
+            continue
+        for inner in each:
+            kind = type(inner)
+            if kind is dict or kind is list:
+                waiting.append(inner)
+            elif kind is int and not SMALLEST_INTEGER <= inner <= LARGEST_INTEGER:
+                return -1
+    return total
 
 
 def _decode(text: str | bytes) -> str:
