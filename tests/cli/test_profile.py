@@ -36,6 +36,27 @@ NODE_CLASS_MAPPINGS = {"Stubborn": Stubborn}
 """
 
 
+PATIENT_PACK = """
+import pathlib
+
+from comfyrail.engine.context import NodeContext
+from comfyrail.engine.definition import node
+
+@node(
+    "Patient",
+    required={"value": ("*", {}), "marker": ("STRING", {})},
+    outputs=("*",),
+    cacheable=False,
+)
+def patient(value, marker, context: NodeContext):
+    pathlib.Path(marker).touch()
+    context.sleep(60)
+    return (value,)
+
+NODES = (patient,)
+"""
+
+
 def written(folder: Path, graph: Graph) -> str:
     path = folder / "w.json"
     path.write_text(json.dumps(graph))
@@ -203,10 +224,14 @@ def test_a_narrow_terminal_shows_what_it_has_room_for(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_it_with_what_was_measured(tmp_path: Path) -> None:
-    data, out = tmp_path / "data", tmp_path / "p.json"
-    path = written(tmp_path, saved_then_slow())
-    with start(path, "--data", str(data), "--json", str(out)) as process:
-        wait_until(lambda: list((data / "output").glob("*.png")))
+    data, out, marker = tmp_path / "data", tmp_path / "p.json", tmp_path / "marker"
+    pack = tmp_path / "patient.py"
+    pack.write_text(PATIENT_PACK)
+    graph = saved_then_slow()
+    graph["8"] = {"class_type": "Patient", "inputs": {"value": ["2", 0], "marker": str(marker)}}
+    path = written(tmp_path, graph)
+    with start(path, "--data", str(data), "--json", str(out), "--nodes", str(pack)) as process:
+        wait_until(lambda: list((data / "output").glob("*.png")) and marker.exists())
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
         shown, said = process.communicate(timeout=20)
