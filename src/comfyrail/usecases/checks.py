@@ -38,6 +38,7 @@ Result = TypeVar("Result")
 
 LARGE_AT_ONCE = 2
 MOST_PARAMETERS = 10_000
+SMALL_WORKFLOW = 500
 SMALL_REQUEST = 1 << 16
 """Up to so many bytes of JSON the checks may run on the event loop: a few milliseconds."""
 
@@ -109,7 +110,8 @@ class WorkflowChecks:
         given = await self._source(principal, request)
         examination = await self._check(principal, request, given, hints=hints)
         workflow = examination.workflow
-        large = given.is_large
+        # A small file of the editor may have unfolded to a lot.
+        large = given.is_large or (workflow is not None and len(workflow.nodes) > SMALL_WORKFLOW)
         if workflow is None or not examination.is_valid:
             return Checked(examination, None, large)
         analysis = await self.run(self._analyst.get().analyse, workflow, large=large)
@@ -137,7 +139,7 @@ class WorkflowChecks:
         # The network is asked in its stage: after what is before, and before what is after it.
         before = await self._examine(given, policy, stages & STAGES_BEFORE_THE_NETWORK)
         if before.workflow is None or not before.is_valid:
-            return before
+            return replace(before, unchecked=unchecked_stages(before.findings, stages))
         context = self.context(policy, stages)
         found = await check_urls(before.workflow, context, self._probe)
         if any(each.severity == "error" for each in found):
