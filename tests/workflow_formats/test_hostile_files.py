@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from comfyrail.errors import InvalidWorkflow, MalformedWorkflow
 from comfyrail.workflow.catalog import parse_object_info
-from comfyrail.workflow.editor.reading import may_be_large
 from comfyrail.workflow.editor.source import read_workflow_source
 from comfyrail.workflow.editor.workflow_from import workflow_from
 from tests.workflow_formats.editor_graphs import CATALOG, Drawing
@@ -333,23 +332,6 @@ def test_a_value_that_was_kept_is_compared_once_for_all_uses() -> None:
     workflow, _ = workflow_from(raw, CATALOG)
     assert workflow.nodes["999:1"].inputs == {"text": "x"}
     assert len(compared) == 1
-
-
-@pytest.mark.parametrize(
-    ("raw", "is_large"),
-    [
-        (many_uses(0, 1), True),
-        ({"nodes": [{"id": at, "type": "Load"} for at in range(101)]}, True),
-        ({"nodes": [{"id": 1, "type": "Load"}], "links": [[0]] * 301}, True),
-        ({"nodes": [{"id": 1, "type": "Load"}], "definitions": {"subgraphs": []}}, False),
-        ({"1": {"class_type": "Load", "inputs": {}}}, False),
-        ([], False),
-    ],
-)
-def test_a_file_that_may_take_long_is_known_before_it_is_converted(
-    raw: object, is_large: bool
-) -> None:
-    assert may_be_large(raw) is is_large
 
 
 def test_notes_are_not_without_end() -> None:

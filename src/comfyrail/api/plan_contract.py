@@ -101,8 +101,10 @@ def plan_body(
         node_seconds={node: round(seconds, 4) for node, seconds in plan.node_seconds.items()},
         workers=[
             _worker_body(worker, fit_of[worker.worker_id])
-            for worker in plan.workers[:WORKERS_SHOWN]
-        ],
+            for worker in plan.workers
+            # The fleet may have changed between the two, and nobody fits what is endless.
+            if worker.worker_id in fit_of
+        ][:WORKERS_SHOWN],
         findings=most_important(findings),
     )
 

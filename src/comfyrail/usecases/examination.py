@@ -5,7 +5,7 @@ take the same steps: read, set parameters, mend on request, check, simplify on r
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from comfyrail.errors import InvalidWorkflow, MalformedWorkflow
@@ -106,12 +106,15 @@ def refuse_unrunnable(examination: Examination) -> Workflow:
 
 def refuse_unplannable(examination: Examination) -> Workflow:
     """The same, but that no worker has the resources or the models is no reason not to plan."""
-    others = [
-        each
+    workflow = examination.workflow
+    if workflow is None or any(
+        each.severity == "error"
+        and each.stage != "resources"
+        and each.error_code != "MODEL_NOT_FOUND"
         for each in examination.findings
-        if each.stage != "resources" and each.error_code != "MODEL_NOT_FOUND"
-    ]
-    return refuse_unrunnable(replace(examination, findings=others))
+    ):
+        return refuse_unrunnable(examination)
+    return workflow
 
 
 def findings_of(error: InvalidWorkflow) -> list[Finding]:

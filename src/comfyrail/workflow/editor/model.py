@@ -11,7 +11,6 @@ BYPASSED = 4
 
 SUBGRAPH_INPUTS = "-10"
 """The node that stands for the inputs of a subgraph, inside of it."""
-SUBGRAPH_OUTPUTS = "-20"
 
 
 @dataclass(slots=True)

@@ -22,28 +22,11 @@ from comfyrail.workflow.nearest import shown
 NAME_LIMIT = 500
 TYPE_LIMIT = 2000
 SUBGRAPH_LIMIT = 10_000
-FEW_NODES = 100
-FEW_LINKS = 300
 
 
 def is_editor_format(raw: object) -> TypeGuard[Mapping[str, Any]]:
     """Whether parsed JSON is of the editor: its nodes are a list, not an object."""
     return isinstance(raw, Mapping) and isinstance(raw.get("nodes"), list)
-
-
-def may_be_large(raw: object) -> bool:
-    """Whether converting may take far longer than the length of the file suggests.
-
-    Subgraphs multiply what is in them, and links may be followed through all nodes. Where it is
-    false, 64 KiB take some tens of milliseconds at most.
-    """
-    if not is_editor_format(raw):
-        return False
-    return bool(
-        len(raw["nodes"]) > FEW_NODES
-        or len(_items(raw.get("links"))) > FEW_LINKS
-        or next(_definitions(raw), None)
-    )
 
 
 def read_document(raw: Mapping[str, Any], notes: Notes) -> EditorDocument:
