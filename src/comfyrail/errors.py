@@ -9,6 +9,7 @@ ComfyrailError
 │   ├── ForbiddenOrigin
 │   ├── NotFound                  of a job, an output, a worker, a node type, the library
 │   ├── Conflict                  the thing is not in a state that allows this
+│   ├── IdempotencyMismatch       one key for two different requests
 │   ├── InvalidWorkflow           carries all findings
 │   │   ├── MalformedWorkflow
 │   │   ├── CyclicWorkflow
@@ -18,6 +19,7 @@ ComfyrailError
 ├── WorkerError                   a worker did not do what was asked
 │   ├── WorkerUnreachable
 │   ├── WorkerProtocolError
+│   ├── DriverRefused             only a person can mend it: a key, an image, a program
 │   └── PromptRejected            the worker refused the graph
 ├── StoreError
 │   ├── StaleAttempt              a write with a fencing token that is no longer valid
@@ -106,12 +108,22 @@ class NodeTypeNotFound(NotFound):
     code = "NODE_TYPE_NOT_FOUND"
 
 
+class BatchNotFound(NotFound):
+    code = "BATCH_NOT_FOUND"
+
+
 class LibraryEntryNotFound(NotFound):
     code = "WORKFLOW_NOT_FOUND"
 
 
 class Conflict(RequestError):
     code = "CONFLICT"
+
+
+class IdempotencyMismatch(RequestError):
+    """The same idempotency key came with another request before."""
+
+    code = "IDEMPOTENCY_KEY_REUSED"
 
 
 class InvalidWorkflow(RequestError):
@@ -171,6 +183,12 @@ class WorkerUnreachable(WorkerError):
 
 class WorkerProtocolError(WorkerError):
     code = "WORKER_PROTOCOL_ERROR"
+
+
+class DriverRefused(WorkerError):
+    """A worker cannot be had until a person changes something: trying again is of no use."""
+
+    code = "DRIVER_REFUSED"
 
 
 class PromptRejected(WorkerError):

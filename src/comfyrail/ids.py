@@ -10,6 +10,7 @@ JobId = NewType("JobId", str)
 WorkerId = NewType("WorkerId", str)
 OutputId = NewType("OutputId", str)
 TenantId = NewType("TenantId", str)
+BatchId = NewType("BatchId", str)
 AttemptToken = NewType("AttemptToken", str)
 """Fencing token of one attempt; also the prompt id under which the worker knows it."""
 
@@ -58,6 +59,11 @@ def new_uuid() -> str:
     high, low = value >> 62, value & (1 << 62) - 1
     milliseconds, sequence = high >> 12, high & 0xFFF
     return str(uuid.UUID(int=milliseconds << 80 | 0x7 << 76 | sequence << 64 | 0b10 << 62 | low))
+
+
+def first_id_at(milliseconds: int) -> str:
+    """The smallest id that can have been made at this time (since the epoch)."""
+    return str(uuid.UUID(int=milliseconds << 80 | 0x7 << 76 | 0b10 << 62))
 
 
 def new_job_id() -> JobId:

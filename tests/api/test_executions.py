@@ -41,6 +41,7 @@ def test_workflow_goes_in_and_a_picture_comes_out(running_server: Comfyrail) -> 
         "submitted_at",
         "estimated_duration",
         "queue_position",
+        "predicted_wait",
     }
     assert body["status"] == "queued"
     assert body["estimated_duration"] > 0
@@ -254,7 +255,7 @@ def test_other_content_types_are_refused(running_server: Comfyrail) -> None:
         ("GET", "/v1/workflows/executions?limit=0", 400, "MALFORMED_REQUEST"),
         ("GET", "/v1/workflows/executions?status=odd", 400, "MALFORMED_REQUEST"),
         ("DELETE", "/v1/workers/nobody", 404, "WORKER_NOT_FOUND"),
-        ("DELETE", "/v1/workers/local-1", 409, "WORKER_IS_LOCAL"),
+        ("DELETE", "/v1/workers/local-1", 409, "WORKER_IN_POOL"),
     ],
 )
 def test_errors_have_one_shape_everywhere(
@@ -344,12 +345,12 @@ def test_ended_job_cannot_be_cancelled(running_server: Comfyrail) -> None:
 
 
 def test_higher_priority_runs_first(running_server: Comfyrail) -> None:
-    blocking = running_server.submit(slow_picture(1.0))
-    running_server.wait_for(blocking, "processing")
-    low = running_server.submit(picture(1), priority=1)
-    high = running_server.submit(picture(2), priority=10)
+    running_server.call("POST", "/v1/queue/pause", {})
+    low = running_server.submit(slow_picture(0.3, 1), priority=1)
+    high = running_server.submit(slow_picture(0.3, 2), priority=10)
+    running_server.call("POST", "/v1/queue/resume")
     ended = [running_server.wait_for(job_id, "completed") for job_id in (low, high)]
-    assert ended[1]["started_at"] < ended[0]["started_at"]
+    assert ended[1]["completed_at"] < ended[0]["completed_at"]
 
 
 def test_job_past_its_timeout_is_stopped(running_server: Comfyrail) -> None:

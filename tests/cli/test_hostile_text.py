@@ -29,7 +29,10 @@ def hostile_worker() -> dict[str, Any]:
 
 
 def test_workers_are_listed_whatever_their_device_is_called() -> None:
-    with foreign_server({"/v1/workers": {"workers": [hostile_worker()]}}) as url:
+    counts = ("total", "available", "allocated", "idle", "running", "starting", "failed")
+    fleet = {**dict.fromkeys(counts, 1), "utilization": 0.5, "pools": []}
+    replies = {"/v1/workers": {"workers": [hostile_worker()]}, "/v1/fleet": fleet}
+    with foreign_server(replies) as url:
         ended = comfyrail("workers", "--server", url)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.count(SHOWN) == 2

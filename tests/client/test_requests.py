@@ -25,7 +25,7 @@ async def test_id_reaches_no_other_route(running_server: Comfyrail, job_id: str)
             await client.execution(job_id)
         assert refused.value.status == 404
         with pytest.raises(RequestFailed):
-            await client.remove_worker(job_id)
+            await client.fleet.remove(job_id)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ async def test_id_reaches_no_other_route(running_server: Comfyrail, job_id: str)
 async def test_address_that_is_none_is_refused(address: str) -> None:
     async with ComfyrailClient(address) as client:
         with pytest.raises(InvalidAddress, match="is no address of a server"):
-            await client.workers()
+            await client.fleet.workers()
 
 
 @pytest.mark.parametrize("value", ["\ud800", object()])

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,19 @@ import aiohttp
 
 from comfyrail.clock import SystemClock
 from comfyrail.fleet.catalogs import FleetCatalog
+from comfyrail.fleet.context import WorkerContext
 from comfyrail.fleet.drivers.static import StaticHost
 from comfyrail.fleet.fleet import Fleet
+from comfyrail.fleet.health import HealthRules
 from comfyrail.fleet.session import SessionTimes
-from comfyrail.fleet.worker import WorkerContext
+from comfyrail.fleet.traits import WorkerTraits
+from comfyrail.fleet.workload import PrefetchRules
 from comfyrail.ids import JobId, TenantId, WorkerId, new_job_id
 from comfyrail.jobs.job import Job, NewJob
+from comfyrail.jobs.needs import job_needs
+from comfyrail.jobs.priority import standing_of
 from comfyrail.jobs.states import JobState
+from comfyrail.jobs.workers import WorkerStatus
 from comfyrail.notifications.streams import follow_events
 from comfyrail.results.blobs import LocalBlobStore
 from comfyrail.scheduling.scheduler import Scheduler
@@ -28,29 +34,60 @@ from tests.fleet.scripted_worker import GRAPH, Script, ScriptedWorker
 TENANT = TenantId("t")
 TIMES = SessionTimes(poll_interval=0.3, unreachable_limit=1.0, retry_interval=0.1, stop_limit=0.5)
 
+HEALTH = HealthRules(first_rest=0.1, longest_rest=1.0)
+"""A worker that fails again and again is soon tried again: one alone must end its jobs."""
+
 
 class House:
     """A store, a fleet and a scheduler around scripted workers."""
 
-    def __init__(self, store: Store, fleet: Fleet) -> None:
+    def __init__(self, store: Store, fleet: Fleet, context: WorkerContext, folder: Path) -> None:
         self.store = store
         self.fleet = fleet
-        self.clock = SystemClock()
+        self.context = context
+        self.folder = folder
+        self.clock = context.clock
 
-    async def add(self, worker: ScriptedWorker, name: str = "w1") -> None:
-        record = WorkerRecord(WorkerId(name), "static", worker.url, self.clock.now())
+    async def add(
+        self,
+        worker: ScriptedWorker,
+        name: str = "w1",
+        traits: WorkerTraits | None = None,
+        url: str | None = None,
+    ) -> WorkerId:
+        # Of two records one alone may have an address, whatever drivers they are of.
+        endpoint = worker.url if url is None else None
+        record = WorkerRecord(WorkerId(name), "static", endpoint, self.clock.now())
         await self.store.save_worker(record)
-        self.fleet.add(record.id, StaticHost(worker.url), record.added_at)
+        self.fleet.add(record.id, StaticHost(url or worker.url), record.added_at, traits)
+        return record.id
 
     async def submit(
-        self, timeout: float = 30, graph: Mapping[str, Mapping[str, Any]] = GRAPH
+        self,
+        timeout: float = 30,
+        graph: Mapping[str, Mapping[str, Any]] = GRAPH,
+        expected: float = 30.0,
+        priority: int = 5,
+        labels: Mapping[str, str] | None = None,
     ) -> JobId:
-        now = self.clock.now()
-        types = frozenset(node["class_type"] for node in graph.values())
-        prompt = json.dumps(graph).encode()
-        job = NewJob(new_job_id(), TENANT, prompt, len(graph), types, 5, now, timeout, 30, now)
+        needs = job_needs((node["class_type"] for node in graph.values()), (), labels=labels)
+        job = NewJob(
+            id=new_job_id(),
+            tenant=TENANT,
+            prompt=json.dumps(graph).encode(),
+            node_count=len(graph),
+            needs=needs,
+            priority=priority,
+            standing=standing_of(priority),
+            timeout_seconds=timeout,
+            expected_seconds=expected,
+            submitted_at=self.clock.now(),
+        )
         await self.store.add_job(job)
         return job.id
+
+    async def has_status(self, worker_id: WorkerId, status: WorkerStatus) -> None:
+        await self.until(lambda: self.fleet.view(worker_id).status is status)
 
     async def ended(self, job_id: JobId) -> Job:
         async with asyncio.timeout(20):
@@ -72,22 +109,46 @@ class House:
 
 
 @asynccontextmanager
-async def open_house(folder: Path, owner: str = "me") -> AsyncIterator[House]:
+async def open_house(
+    folder: Path,
+    owner: str = "me",
+    prefetch: PrefetchRules | None = None,
+    health: HealthRules | None = None,
+    times: SessionTimes = TIMES,
+) -> AsyncIterator[House]:
     clock = SystemClock()
-    store = await open_sqlite_store(folder, clock)
-    async with aiohttp.ClientSession() as http:
+    async with AsyncExitStack() as stack:
+        store = await open_sqlite_store(folder, clock)
+        stack.push_async_callback(store.close)
+        http = await stack.enter_async_context(aiohttp.ClientSession())
         catalog = FleetCatalog(store)
         await catalog.load()
-        blobs = LocalBlobStore(folder / "blobs")
-        fleet = Fleet(WorkerContext(store, catalog, blobs, http, clock, TIMES, owner, 15))
-        scheduler = asyncio.create_task(Scheduler(store, fleet, owner, 15).run())
-        try:
-            yield House(store, fleet)
-        finally:
-            scheduler.cancel()
-            await asyncio.gather(scheduler, return_exceptions=True)
-            await fleet.shut_down()
-    await store.close()
+        context = WorkerContext(
+            store,
+            catalog,
+            LocalBlobStore(folder / "blobs"),
+            http,
+            clock,
+            times,
+            owner,
+            15,
+            prefetch=prefetch or PrefetchRules(),
+            health=health or HEALTH,
+        )
+        fleet = Fleet(context)
+        stack.push_async_callback(fleet.shut_down)
+        own(stack, Scheduler(store, fleet, owner, 15, clock).run())
+        yield House(store, fleet, context, folder)
+
+
+def own(stack: AsyncExitStack, loop: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.create_task(loop)
+
+    async def stop() -> None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    stack.push_async_callback(stop)
 
 
 @asynccontextmanager

@@ -184,3 +184,44 @@ async def test_nothing_is_warm_on_a_worker_that_was_away(tmp_path: Path) -> None
         await house.until(lambda: capabilities(house).warm_models == {"a.ckpt"})
         await worker.drop_sockets()
         await house.until(lambda: not capabilities(house).warm_models)
+
+
+async def test_workers_that_are_alike_are_not_merged_again(tmp_path: Path) -> None:
+    async with (
+        open_house(tmp_path) as house,
+        playing(succeed) as first,
+        playing(succeed) as second,
+        playing(succeed) as third,
+    ):
+        first.object_info = second.object_info = loading("a.ckpt")
+        third.object_info = loading("b.ckpt")
+        await add_and_wait(house, first, "w1")
+        await add_and_wait(house, third, "w3")
+        merged = house.fleet.catalog
+        await add_and_wait(house, second, "w2")
+        await house.fleet.remove(WorkerId("w2"))
+        await house.store.remove_worker(WorkerId("w2"))
+        assert set(house.fleet.catalog.types) == set(merged.types)
+        await house.fleet.remove(WorkerId("w3"))
+        port = house.fleet.catalog.types["Load"].inputs["ckpt_name"]
+        assert port.choices == ("a.ckpt",), "what nobody has any more is forgotten"
+        only = house.fleet.catalog
+        await add_and_wait(house, second, "w4")
+        assert house.fleet.catalog is only
+
+
+async def test_models_that_a_returning_worker_cannot_list_are_as_they_were_known(
+    tmp_path: Path,
+) -> None:
+    async with playing(succeed) as worker:
+        worker.models = {"checkpoints": {"a.ckpt": 5}}
+        async with open_house(tmp_path) as house:
+            await add_and_wait(house, worker)
+            await house.until(lambda: house.fleet.model_sizes)
+        worker.broken_folders = {"checkpoints"}
+        worker.calls.clear()
+        async with open_house(tmp_path) as again:
+            await add_and_wait(again, worker)
+            await again.until(lambda: "GET /experiment/models/checkpoints" in worker.calls)
+            assert again.fleet.model_sizes["checkpoints/a.ckpt"] == 5
+            assert capabilities(again).models == {"checkpoints": {"a.ckpt": 5}}

@@ -258,7 +258,7 @@ async def test_cancel_between_the_start_and_the_session_is_not_lost(house: House
         attempts = await house.store.start_attempts([assignment], "me", 15)
         await house.store.request_cancel(TENANT, job_id)
         await house.add(worker)
-        await house.until(house.fleet.free_workers)
+        await house.until(house.fleet.schedulable_workers)
         await house.fleet.start(attempts)
         assert (await house.ended(job_id)).state is JobState.CANCELLED
 

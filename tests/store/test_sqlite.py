@@ -24,8 +24,8 @@ def connection(tmp_path: Path) -> sqlite3.Connection:
 
 def add_job(connection: sqlite3.Connection, job_id: str) -> None:
     connection.execute(
-        "INSERT INTO jobs (id, tenant, state, priority, rank, node_types, timeout_seconds,"
-        " expected_seconds, submitted_at) VALUES (?, 't', 'queued', 5, 0, x'5b5d', 1, 1, 0)",
+        "INSERT INTO jobs (id, tenant, state, priority, rank, timeout_seconds,"
+        " expected_seconds, submitted_at) VALUES (?, 't', 'queued', 5, 0, 1, 1, 0)",
         (job_id,),
     )
 
@@ -120,6 +120,10 @@ def test_queries_that_run_for_every_job_use_an_index(connection: sqlite3.Connect
 
     values = {
         "rank": 0,
+        "start": 0,
+        "queue_class": "high",
+        "tenant": "t",
+        "queue_group": "g",
         "job_id": "",
         "limit": 1,
         "now": 0,
@@ -127,7 +131,8 @@ def test_queries_that_run_for_every_job_use_an_index(connection: sqlite3.Connect
         "token": "t",
         "owner": "o",
     }
-    for name in ("queue_head", "count_ahead", "find_expired", "find_orphans_of_worker"):
+    names = "count_ahead", "next_lane", "lane_head", "next_due", "next_expiry", "find_due"
+    for name in (*names, "find_overdue", "find_expired", "find_orphans_of_worker"):
         plan = connection.execute(f"EXPLAIN QUERY PLAN {QUERIES[name]}", values).fetchall()
         steps = " ".join(row["detail"] for row in plan)
         assert "USING" in steps, (name, steps)

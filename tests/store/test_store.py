@@ -28,10 +28,12 @@ from comfyrail.ids import (
 from comfyrail.jobs.events import EventType, NewEvent
 from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.job import Attempt, NewJob, NewOutput, Progress, Usage
+from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.outcome import Cancelled, Completed, Failed, Lost
-from comfyrail.jobs.priority import queue_rank
+from comfyrail.jobs.priority import standing_of
+from comfyrail.jobs.queue import QueuedJob, QueuePlace
 from comfyrail.jobs.states import JobState
-from comfyrail.store.interface import SUBMIT_POSITION_LIMIT, Assignment, Store, WorkerRecord
+from comfyrail.store.interface import Assignment, Store, WorkerRecord
 from comfyrail.store.signals import QUEUE, cancel_topic, job_topic
 from comfyrail.store.sqlite.store import open_sqlite_store
 
@@ -70,9 +72,9 @@ def new_job(clock: ManualClock, priority: int = 5, **changes: Any) -> NewJob:
         tenant=TENANT,
         prompt=b'{"1": {"class_type": "A", "inputs": {}}}',
         node_count=1,
-        node_types=frozenset({"A"}),
+        needs=JobNeeds(frozenset({"A"})),
         priority=priority,
-        rank=queue_rank(clock.now(), priority),
+        standing=standing_of(priority),
         timeout_seconds=10,
         expected_seconds=30,
         submitted_at=clock.now(),
@@ -106,10 +108,26 @@ async def types_of(store: Store, job_id: JobId) -> list[str]:
 
 async def test_added_job_is_queued_with_its_first_event(store: Store, clock: ManualClock) -> None:
     job = new_job(clock)
-    assert await store.add_job(job) == 1
+    added = await store.add_job(job)
+    assert (added.job_id, added.place) == (job.id, QueuePlace(1, 0.0))
     found = await store.get_job(TENANT, job.id)
     assert (found.state, found.attempts, found.last_event) == (JobState.QUEUED, 0, 1)
     assert await types_of(store, job.id) == ["queued"]
+
+
+async def heads(store: Store) -> list[JobId]:
+    """Queued jobs that may start, by deadline."""
+    lanes = await store.queue_lanes(100, 100)
+    return [job.id for job in sorted((j for lane in lanes for j in lane.jobs), key=by_deadline)]
+
+
+def by_deadline(job: QueuedJob) -> tuple[int, JobId]:
+    return job.rank, job.id
+
+
+async def position(store: Store, job_id: JobId) -> int | None:
+    place = await store.queue_place(job_id)
+    return place.position if place else None
 
 
 async def test_head_of_the_queue_is_by_priority_then_age(store: Store, clock: ManualClock) -> None:
@@ -120,27 +138,8 @@ async def test_head_of_the_queue_is_by_priority_then_age(store: Store, clock: Ma
     clock.move(1)
     later = new_job(clock, 10)
     await store.add_job(later)
-    head = [job.id for job in await store.queue_head(10, None)]
-    assert head == [jobs[10].id, later.id, jobs[8].id, jobs[5].id, jobs[1].id]
-    assert await store.queue_position(jobs[5].id) == 4
-
-
-async def test_head_goes_on_behind_the_last_one_seen(store: Store, clock: ManualClock) -> None:
-    for _ in range(5):
-        await store.add_job(new_job(clock))
-    first = await store.queue_head(2, None)
-    rest = await store.queue_head(10, (first[-1].rank, first[-1].id))
-    assert len({job.id for job in [*first, *rest]}) == 5
-
-
-async def test_position_far_back_in_the_queue_is_counted_when_asked_for(
-    store: Store, clock: ManualClock
-) -> None:
-    jobs = [new_job(clock) for _ in range(SUBMIT_POSITION_LIMIT + 1)]
-    places = await asyncio.gather(*(store.add_job(job) for job in jobs))
-    assert places[SUBMIT_POSITION_LIMIT - 1] == SUBMIT_POSITION_LIMIT
-    assert places[SUBMIT_POSITION_LIMIT] is None
-    assert await store.queue_position(jobs[-1].id) == SUBMIT_POSITION_LIMIT + 1
+    assert await heads(store) == [jobs[10].id, later.id, jobs[8].id, jobs[5].id, jobs[1].id]
+    assert await position(store, jobs[5].id) == 4
 
 
 async def test_job_of_another_tenant_does_not_exist(store: Store, clock: ManualClock) -> None:
@@ -216,9 +215,9 @@ async def test_lost_attempt_requeues_its_job_and_its_token_is_dead(
     attempt = await queued_and_started(store, clock)
     job = await store.finish_attempt(attempt.token, Lost("gone"))
     assert (job.state, job.reason, job.retries) == (JobState.QUEUED, "retrying", 1)
-    (head,) = await store.queue_head(5, None)
+    (head,) = await heads(store)
     (second,) = await store.start_attempts(
-        [Assignment(head.id, WORKER, new_attempt_token())], "me", 15
+        [Assignment(head, WORKER, new_attempt_token())], "me", 15
     )
     with pytest.raises(StaleAttempt):
         await store.finish_attempt(attempt.token, Completed(()))
@@ -297,7 +296,7 @@ async def test_queued_job_is_cancelled_at_once_and_again_without_harm(
         cancelled = await store.request_cancel(TENANT, job.id)
         assert cancelled.state is JobState.CANCELLED
     assert await types_of(store, job.id) == ["queued", "cancelled"]
-    assert await store.queue_head(5, None) == []
+    assert await heads(store) == []
 
 
 async def test_running_job_is_asked_to_stop(store: Store, clock: ManualClock) -> None:

@@ -10,7 +10,9 @@ from comfyrail.clock import Instant, SystemClock
 from comfyrail.fleet.accounts import Measured
 from comfyrail.ids import AttemptToken, JobId, TenantId, WorkerId, new_attempt_token, new_job_id
 from comfyrail.jobs.job import Attempt, NewJob, Progress, Usage
+from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.outcome import Completed
+from comfyrail.jobs.priority import standing_of
 from comfyrail.jobs.states import AttemptState
 from comfyrail.planning.cost import CostRates
 from comfyrail.planning.records import ExecutionRecord
@@ -40,7 +42,7 @@ async def estimates(folder: Path) -> AsyncIterator[tuple[Estimates, Store]]:
 def attempt(prompt: dict[str, Any]) -> Attempt:
     return Attempt(
         JobId("j"), 1, WorkerId("w"), AttemptToken("t"), "t", AttemptState.RUNNING, Instant(0), 1.0,
-        prompt, Progress(), False,
+        1.0, TenantId("t"), prompt, Progress(), False,
     )  # fmt: skip
 
 
@@ -78,7 +80,7 @@ async def test_very_large_prompt_is_not_analysed_and_costs_its_time(tmp_path: Pa
 async def add_record(store: Store, content: bytes) -> None:
     now = SystemClock().now()
     prompt = b'{"1": {"class_type": "A", "inputs": {}}}'
-    job = NewJob(new_job_id(), TenantId("t"), prompt, 1, frozenset({"A"}), 5, now, 10, 30, now)
+    job = NewJob(new_job_id(), TenantId("t"), prompt, 1, JobNeeds(), 5, standing_of(5), 10, 30, now)
     await store.add_job(job)
     assignment = Assignment(job.id, WorkerId("w"), new_attempt_token())
     (started,) = await store.start_attempts([assignment], "me", 15)

@@ -8,7 +8,14 @@ from comfyrail.ids import JobId, TenantId, WorkerId
 from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.job import Job, Progress
 from comfyrail.jobs.outcome import MAXIMUM_RETRIES, Cancelled, Completed, Failed, Lost, conclude
-from comfyrail.jobs.priority import queue_rank, wait_target_seconds
+from comfyrail.jobs.priority import (
+    TIER_FACTORS,
+    Factors,
+    QueueClass,
+    effective_priority,
+    expected_time_factor,
+    standing_of,
+)
 from comfyrail.jobs.states import JobState, check_transition
 
 
@@ -75,12 +82,37 @@ def test_lost_job_that_was_to_be_cancelled_is_cancelled() -> None:
 
 
 def test_wait_targets_are_those_of_the_classes_and_fall_with_priority() -> None:
-    targets = [wait_target_seconds(priority) for priority in range(1, 11)]
+    targets = [standing_of(priority).target_seconds for priority in range(1, 11)]
     assert targets == sorted(targets, reverse=True)
     assert len(set(targets)) == 10
     assert (targets[0], targets[3], targets[7]) == (600.0, 120.0, 30.0)
 
 
+def test_classes_are_those_of_the_priorities() -> None:
+    classes = [standing_of(priority).queue_class for priority in range(1, 11)]
+    low, medium, high = QueueClass.LOW, QueueClass.MEDIUM, QueueClass.HIGH
+    assert classes == [low] * 3 + [medium] * 4 + [high] * 3
+    assert standing_of(10, is_batch=True).queue_class is QueueClass.BATCH
+
+
 def test_waiting_job_overtakes_later_ones_of_higher_priority() -> None:
-    old_and_low = queue_rank(Instant(0), 1)
-    assert queue_rank(Instant(500_000), 10) < old_and_low < queue_rank(Instant(600_000), 10)
+    low, high = standing_of(1), standing_of(10)
+    assert high.rank(Instant(500_000)) < low.rank(Instant(0)) < high.rank(Instant(600_000))
+
+
+@pytest.mark.parametrize(("tier", "factor"), TIER_FACTORS.items())
+def test_tier_multiplies_the_priority(tier: str, factor: float) -> None:
+    assert effective_priority(4, tier, Factors()) == pytest.approx(4 * factor)
+
+
+def test_each_factor_counts_a_fifth_and_the_result_stays_within_one_and_ten() -> None:
+    factors = Factors(expected_time=0.3, resources=-0.5, cache=1.0, quota=-1.0)
+    expected = 5 * 1.06 * 0.9 * 1.2 * 0.8
+    assert effective_priority(5, "basic", factors) == pytest.approx(expected)
+    assert effective_priority(10, "enterprise", factors) == 10
+    assert effective_priority(1, "free", factors) == 1
+    assert effective_priority(5, "basic", Factors(cache=40.0)) == pytest.approx(6.0)
+
+
+def test_short_jobs_go_earlier_and_long_ones_later() -> None:
+    assert [expected_time_factor(seconds) for seconds in (1, 30, 300, 301)] == [0.3, 0, 0, -0.2]

@@ -3,15 +3,20 @@
 import json
 from collections.abc import Mapping
 
+import pytest
+
 from comfyrail.clock import SystemClock
-from comfyrail.fleet.comfyui.history import parse_history
+from comfyrail.fleet.comfyui.history import NodeFailure, parse_history
 from comfyrail.fleet.comfyui.messages import (
     Message,
+    NodeExecuted,
     NodeExecuting,
     NodesCached,
     PromptEnded,
     parse_message,
 )
+from comfyrail.fleet.comfyui.shown import WorkerFile
+from comfyrail.fleet.faults import node_failed
 from comfyrail.fleet.outputs import safe_name
 from comfyrail.fleet.progress import ProgressTracker
 from comfyrail.jobs.events import EventType
@@ -30,6 +35,13 @@ def test_end_mark_is_executing_without_a_node() -> None:
         '{"type":"executing","data":{"node":"5.0.1","display_node":"5","prompt_id":"p"}}'
     )
     assert begun == NodeExecuting("p", "5")
+
+
+def test_node_that_shows_others_is_not_done_with_the_first_of_them() -> None:
+    inner = '{"type":"executed","data":{"node":"5.0.1","display_node":"5","prompt_id":"p"}}'
+    assert parse_message(inner) == NodeExecuting("p", "5")
+    itself = '{"type":"executed","data":{"node":"5","display_node":"5","prompt_id":"p"}}'
+    assert parse_message(itself) == NodeExecuted("p", "5")
 
 
 def test_garbage_is_passed_over() -> None:
@@ -125,9 +137,7 @@ def test_history_gives_files_and_success() -> None:
     found = parse_history(entry("success", ("execution_success", {})), "p")
     assert found is not None
     assert found.status == "success"
-    assert [(file.filename, file.subfolder, file.folder_type) for file in found.files] == [
-        ("a.png", "s", "temp")
-    ]
+    assert found.shown == (WorkerFile("3", "images", "a.png", "s", "temp"),)
 
 
 def test_history_that_calls_an_error_a_success_is_not_believed() -> None:
@@ -155,7 +165,7 @@ def test_history_without_the_prompt_is_none_and_odd_ones_do_no_harm() -> None:
     assert parse_history([], "p") is None
     odd = parse_history({"p": {"outputs": [], "status": 5}}, "p")
     assert odd is not None
-    assert odd.files == ()
+    assert odd.shown == ()
 
 
 def test_file_names_from_workers_lose_their_folders_and_control_characters() -> None:
@@ -163,3 +173,38 @@ def test_file_names_from_workers_lose_their_folders_and_control_characters() -> 
     assert safe_name("..\\..\\x\n.png") == "x.png"
     assert safe_name("/") == "output"
     assert len(safe_name("a" * 5000 + ".png")) == 200
+
+
+def test_time_that_a_prompt_took_is_read_off_its_history() -> None:
+    stamps = ("execution_start", {"timestamp": 1000}), ("execution_success", {"timestamp": 4000})
+    found = parse_history(entry("success", *stamps), "p")
+    assert found is not None
+    assert found.seconds == 3.0
+    odd = ("execution_start", {"timestamp": "x"}), ("execution_success", {"timestamp": -1e300})
+    hostile = parse_history(entry("success", *odd), "p")
+    assert hostile is not None
+    assert hostile.seconds is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "code"),
+    [
+        ("torch.OutOfMemoryError", "Allocation on device", "OUT_OF_MEMORY"),
+        ("torch.cuda.OutOfMemoryError", "CUDA out of memory.", "OUT_OF_MEMORY"),
+        ("MemoryError", "", "OUT_OF_MEMORY"),
+        ("numpy._core._exceptions._ArrayMemoryError", "Unable to allocate", "OUT_OF_MEMORY"),
+        ("RuntimeError", "DefaultCPUAllocator: can't allocate memory", "OUT_OF_MEMORY"),
+        ("RuntimeError", "HIP out of memory. Tried to allocate 2 GiB", "OUT_OF_MEMORY"),
+        ("OSError", "[Errno 28] No space left on device: 'x.png'", "WORKER_DISK_FULL"),
+        ("OSError", "[Errno 122] Disk quota exceeded", "WORKER_DISK_FULL"),
+        ("ValueError", "the text says out of memory", "NODE_FAILED"),
+        ("OSError", "[Errno 2] No such file", "NODE_FAILED"),
+    ],
+)
+def test_what_a_node_lacked_is_told_from_what_it_did_wrong(
+    kind: str, message: str, code: str
+) -> None:
+    fault = node_failed(NodeFailure("7", "Sampler", kind, message))
+    assert fault.code == code
+    assert fault.category == ("execution" if code == "NODE_FAILED" else "resource")
+    assert (fault.details["node_id"], fault.details["exception_message"]) == ("7", message)

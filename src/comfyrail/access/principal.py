@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 
 from comfyrail.ids import TenantId
+from comfyrail.jobs.priority import DEFAULT_TIER
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
     tenant: TenantId
+    tier: str = DEFAULT_TIER
 
 
 LOCAL_USER = Principal(TenantId("local"))

@@ -4,7 +4,18 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from comfyrail import __version__
-from comfyrail.api import checks, executions, health, library, metrics, nodes, streams, workers
+from comfyrail.api import (
+    batches,
+    checks,
+    executions,
+    health,
+    library,
+    metrics,
+    nodes,
+    queue,
+    streams,
+    workers,
+)
 from comfyrail.api.errors import install_error_handlers
 from comfyrail.api.guard import Guard
 from comfyrail.api.hot_paths import HotPaths
@@ -22,7 +33,8 @@ def create_app(services: Services) -> ASGIApp:
     )
     install_error_handlers(app)
     # The library last: a workflow's name stands where other routes have a word.
-    for module in (executions, checks, streams, workers, nodes, health, metrics, library):
+    routes = (executions, batches, checks, streams, queue, workers, nodes, health, metrics)
+    for module in (*routes, library):
         app.include_router(module.router)
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign] # FastAPI's own way to extend it
     app.state.services = services

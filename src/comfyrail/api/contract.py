@@ -1,18 +1,18 @@
 """The bodies of API v1: what is read and what is written."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from comfyrail.api.check_contract import FixBody, ParameterText, WorkflowText
 from comfyrail.clock import Instant
-from comfyrail.errors import Category
-from comfyrail.fleet.worker import WorkerView
+from comfyrail.errors import Category, MalformedRequest
 from comfyrail.jobs.events import Event
 from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.job import Job, Output
+from comfyrail.jobs.node_results import NodeResult
 from comfyrail.usecases.jobs import JobStatus
 
 
@@ -28,7 +28,15 @@ class ExecuteRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     auto_fix: bool = False
     optimize: bool = False
     priority: int = 5
+    queue_class: Literal["batch"] | None = None
+    """`batch`: it may wait for quiet times, whatever its priority."""
     timeout: float = 1800.0
+    queue_timeout: float | None = None
+    """Seconds that it may wait; as the server is set up where it is not given."""
+    not_before: datetime | None = None
+    """It does not start before then; with a time zone."""
+    labels: dict[str, str] = {}
+    """It runs only on workers with these labels."""
     execution_config: dict[str, Any] = {}
 
 
@@ -38,8 +46,15 @@ class ExecuteReply(msgspec.Struct, kw_only=True):
     submitted_at: datetime
     estimated_duration: float
     queue_position: int | None
+    predicted_wait: float | None
     fixes: list[FixBody] | msgspec.UnsetType = msgspec.UNSET
     """What was mended, where `auto_fix` was asked for."""
+
+
+class ChangeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What can be changed of a queued job."""
+
+    priority: int
 
 
 class ErrorDetail(msgspec.Struct, kw_only=True):
@@ -88,16 +103,21 @@ class ExecutionResult(msgspec.Struct, kw_only=True):
 
 
 class Execution(msgspec.Struct, kw_only=True):
-    """A job. `queue_position` while queued (null beyond the first 10,000), `result` at the end."""
+    """A job. `queue_position` and `predicted_wait` while queued, `result` at the end."""
 
     execution_id: str
     status: str
     reason: str | None
     priority: int
+    effective_priority: float
+    queue_class: str
     submitted_at: datetime
+    not_before: datetime | None
+    expires_at: datetime | None
     started_at: datetime | None
     completed_at: datetime | None
     queue_position: int | None
+    predicted_wait: float | None
     progress: float
     current_node: str | None
     completed_nodes: int
@@ -115,11 +135,31 @@ class Execution(msgspec.Struct, kw_only=True):
     error: ExecutionError | None
     webhook_delivered: bool | None
     last_event: int
+    batch_id: str | None
+    batch_index: int | None
 
 
 class ExecutionList(msgspec.Struct, kw_only=True):
     executions: list[Execution]
     next_cursor: str | None
+
+
+class NodeResultBody(msgspec.Struct, kw_only=True):
+    """How one node went. `duration` in seconds."""
+
+    node_id: str
+    class_type: str | None
+    status: str
+    started_at: datetime | None
+    duration: float | None
+    cached: bool
+    error_type: str | None
+    error_message: str | None
+
+
+class NodeResults(msgspec.Struct, kw_only=True):
+    execution_id: str
+    nodes: list[NodeResultBody]
 
 
 class EventBody(msgspec.Struct, kw_only=True):
@@ -128,31 +168,6 @@ class EventBody(msgspec.Struct, kw_only=True):
     type: str
     timestamp: datetime
     data: Mapping[str, Any]
-
-
-class AddWorkerRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The address of a running ComfyUI or `comfyrail worker`."""
-
-    url: str
-
-
-class WorkerBody(msgspec.Struct, kw_only=True):
-    worker_id: str
-    driver: str
-    endpoint: str | None
-    status: str
-    current_jobs: list[str]
-    node_types: int
-    device: str | None
-    memory_total: int | None
-    memory_free: int | None
-    added_at: datetime
-    last_active_at: datetime | None
-    error: str | None
-
-
-class WorkerList(msgspec.Struct, kw_only=True):
-    workers: list[WorkerBody]
 
 
 class Health(msgspec.Struct, kw_only=True):
@@ -171,6 +186,17 @@ def time_of(instant: Instant | None) -> datetime | None:
     return None if instant is None else moment(instant)
 
 
+def instant_of(when: datetime | None, field: str) -> Instant | None:
+    """A time of a request. Raises MalformedRequest where it does not say which zone it means."""
+    if when is None:
+        return None
+    if when.tzinfo is None:
+        raise MalformedRequest(
+            f"{field} has no time zone. Write it like 2026-01-31T08:00:00Z.", code="NO_TIME_ZONE"
+        )
+    return Instant(round(when.timestamp() * 1000))
+
+
 def moment(instant: Instant) -> datetime:
     return datetime.fromtimestamp(instant / 1000, UTC)
 
@@ -184,16 +210,21 @@ def execution_body(job: Job, status: JobStatus | None = None) -> Execution:
         status=job.state,
         reason=job.reason,
         priority=job.priority,
+        effective_priority=round(job.effective_priority, 2),
+        queue_class=job.queue_class,
         submitted_at=moment(job.submitted_at),
+        not_before=time_of(job.not_before),
+        expires_at=time_of(job.expires_at) if job.state == "queued" else None,
         started_at=time_of(job.started_at),
         completed_at=time_of(job.completed_at),
         queue_position=status.queue_position if status else None,
+        predicted_wait=rounded(status.predicted_wait if status else None),
         progress=round(job.progress.fraction, 4),
         current_node=job.progress.current_node,
         completed_nodes=job.progress.completed_nodes,
         total_nodes=job.progress.total_nodes,
         estimated_duration=round(job.expected_seconds, 3),
-        estimated_remaining=_rounded(status.remaining_seconds if status else None),
+        estimated_remaining=rounded(status.remaining_seconds if status else None),
         estimated_cost=dollars(job.estimated_cost),
         cost=dollars(job.cost),
         timeout=job.timeout_seconds,
@@ -205,6 +236,8 @@ def execution_body(job: Job, status: JobStatus | None = None) -> Execution:
         error=_error_body(job.fault) if job.fault else None,
         webhook_delivered=None,
         last_event=job.last_event,
+        batch_id=job.batch_id,
+        batch_index=job.batch_index,
     )
 
 
@@ -224,6 +257,19 @@ def output_body(output: Output) -> OutputBody:
     )
 
 
+def node_body(result: NodeResult) -> NodeResultBody:
+    return NodeResultBody(
+        node_id=result.node_id,
+        class_type=result.class_type,
+        status=result.status,
+        started_at=time_of(result.started_at),
+        duration=result.duration_seconds,
+        cached=result.is_cached,
+        error_type=result.error_type,
+        error_message=result.error_message,
+    )
+
+
 def event_body(event: Event) -> EventBody:
     return EventBody(
         execution_id=event.job_id,
@@ -232,27 +278,6 @@ def event_body(event: Event) -> EventBody:
         timestamp=moment(event.at),
         data=event.data,
     )
-
-
-def worker_body(view: WorkerView) -> WorkerBody:
-    return WorkerBody(
-        worker_id=view.id,
-        driver=view.driver,
-        endpoint=view.endpoint,
-        status=view.status,
-        current_jobs=list(view.current_jobs),
-        node_types=view.node_types,
-        device=view.device,
-        memory_total=view.memory_total,
-        memory_free=view.memory_free,
-        added_at=moment(view.added_at),
-        last_active_at=time_of(view.last_active_at),
-        error=view.error,
-    )
-
-
-def worker_list(views: Sequence[WorkerView]) -> WorkerList:
-    return WorkerList(workers=[worker_body(view) for view in views])
 
 
 def _error_body(fault: Fault) -> ExecutionError:
@@ -269,5 +294,5 @@ def dollars(cost: float | None) -> float | None:
     return None if cost is None else round(cost, 6)
 
 
-def _rounded(seconds: float | None) -> float | None:
+def rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 1)

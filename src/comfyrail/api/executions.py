@@ -11,16 +11,22 @@ from starlette.responses import Response
 
 from comfyrail.api.check_contract import fix_bodies, given_text
 from comfyrail.api.contract import (
+    ChangeRequest,
     ExecuteReply,
     ExecuteRequest,
     ExecutionList,
+    NodeResults,
     OutputList,
     execution_body,
+    instant_of,
     moment,
+    node_body,
     output_body,
+    rounded,
 )
 from comfyrail.api.hot_paths import HotPath
-from comfyrail.api.messages import json_response, read_json
+from comfyrail.api.idempotency import REPLAYED, idempotency_key
+from comfyrail.api.messages import decode_json, json_response, read_json, read_json_text
 from comfyrail.api.services import principal_of, services_of
 from comfyrail.errors import MalformedRequest, RangeNotSatisfiable
 from comfyrail.ids import JobId, OutputId
@@ -41,10 +47,12 @@ router = APIRouter(tags=["executions"])
 _RANGES = re.compile(r"bytes=\s*(\d+-\d*|-\d+)(\s*,\s*(\d+-\d*|-\d+))*")
 
 _execute_request = msgspec.json.Decoder(ExecuteRequest)
+_change_request = msgspec.json.Decoder(ChangeRequest)
 
 
 async def execute(request: Request) -> Response:
-    body = await read_json(request, _execute_request)
+    content = await read_json_text(request)
+    body = decode_json(content, _execute_request)
     accepted = await services_of(request).submit(
         principal_of(request),
         Submission(
@@ -58,6 +66,11 @@ async def execute(request: Request) -> Response:
             body.priority,
             body.timeout,
             body.execution_config,
+            body.labels,
+            instant_of(body.not_before, "not_before"),
+            body.queue_timeout,
+            body.queue_class == "batch",
+            idempotency_key(request, content),
         ),
     )
     reply = ExecuteReply(
@@ -66,10 +79,13 @@ async def execute(request: Request) -> Response:
         submitted_at=moment(accepted.submitted_at),
         estimated_duration=round(accepted.expected_seconds, 3),
         queue_position=accepted.queue_position,
+        predicted_wait=rounded(accepted.predicted_wait),
         fixes=fix_bodies(accepted.fixes) if body.auto_fix else msgspec.UNSET,
     )
-    where = EXECUTION.format(execution_id=accepted.job_id)
-    return json_response(reply, 202, {"Location": where})
+    headers = {"Location": EXECUTION.format(execution_id=accepted.job_id)}
+    if accepted.is_replay:
+        headers[REPLAYED] = "true"
+    return json_response(reply, 202, headers)
 
 
 async def show_execution(request: Request) -> Response:
@@ -78,9 +94,20 @@ async def show_execution(request: Request) -> Response:
     return json_response(execution_body(status.job, status))
 
 
+async def change_execution(request: Request) -> Response:
+    """Give a queued job another priority."""
+    job_id = JobId(request.path_params["execution_id"])
+    body = await read_json(request, _change_request)
+    status = await services_of(request).jobs.reprioritize(
+        principal_of(request), job_id, body.priority
+    )
+    return json_response(execution_body(status.job, status))
+
+
 HOT_PATHS = (
     HotPath(EXECUTE, "POST", execute),
     HotPath(EXECUTION, "GET", show_execution),
+    HotPath(EXECUTION, "PATCH", change_execution),
 )
 
 
@@ -106,6 +133,25 @@ async def cancel_execution(request: Request, execution_id: str) -> Response:
     """Cancel a job: a queued one at once, a running one as soon as its worker has stopped."""
     status = await services_of(request).jobs.cancel(principal_of(request), JobId(execution_id))
     return json_response(execution_body(status.job, status))
+
+
+@router.get(EXECUTION + "/nodes")
+async def list_nodes(request: Request, execution_id: str) -> Response:
+    """How each node of the last attempt goes or went."""
+    results = await services_of(request).jobs.nodes(principal_of(request), JobId(execution_id))
+    return json_response(
+        NodeResults(execution_id=execution_id, nodes=[node_body(each) for each in results])
+    )
+
+
+@router.get(EXECUTION + "/preview")
+async def show_preview(request: Request, execution_id: str) -> Response:
+    """The newest picture of what is being sampled."""
+    preview = await services_of(request).jobs.preview(principal_of(request), JobId(execution_id))
+    headers = {"ETag": f'"{preview.number}"', "Cache-Control": "no-store"}
+    if request.headers.get("if-none-match") == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(preview.image, media_type=preview.content_type, headers=headers)
 
 
 @router.get(EXECUTION + "/outputs")

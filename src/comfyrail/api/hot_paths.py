@@ -40,8 +40,11 @@ class HotPaths:
 
     def __init__(self, app: FastAPI, paths: tuple[HotPath, ...]) -> None:
         self._app = app
-        self._whole = {path.path: path for path in paths if path.parameter is None}
-        self._by_prefix = [(path.prefix, path) for path in paths if path.parameter is not None]
+        self._whole: dict[str, list[HotPath]] = {}
+        self._by_prefix: dict[str, list[HotPath]] = {}
+        for path in paths:
+            group = self._whole if path.parameter is None else self._by_prefix
+            group.setdefault(path.prefix, []).append(path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         found = self._find(scope) if scope["type"] == "http" else None
@@ -56,17 +59,20 @@ class HotPaths:
             response = error_response(error, request_id_of(request))
         await response(scope, receive, send)
 
-    def _find(self, scope: Scope) -> HotPath | None:
+    def _find(self, scope: Scope) -> list[HotPath] | None:
         path: str = scope["path"]
         if path in self._whole:
             return self._whole[path]
-        for prefix, hot in self._by_prefix:
+        for prefix, group in self._by_prefix.items():
             if path.startswith(prefix) and (rest := path[len(prefix) :]) and "/" not in rest:
-                scope["path_params"] = {hot.parameter: rest}
-                return hot
+                scope["path_params"] = {group[0].parameter: rest}
+                return group
         return None
 
-    async def _answer(self, hot: HotPath, request: Request) -> Response:
-        if request.method != hot.method and (request.method, hot.method) != ("HEAD", "GET"):
-            return route_error(request, 405, {"Allow": hot.method})
-        return await hot.handler(request)
+    async def _answer(self, group: list[HotPath], request: Request) -> Response:
+        """By method; all of a group have the same path."""
+        method = "GET" if request.method == "HEAD" else request.method
+        for hot in group:
+            if hot.method == method:
+                return await hot.handler(request)
+        return route_error(request, 405, {"Allow": ", ".join(hot.method for hot in group)})

@@ -34,12 +34,20 @@ async def read_json(
     request: Request, decoder: msgspec.json.Decoder[Body], limit: int = BODY_LIMIT
 ) -> Body:
     """The request's body, checked against its type. Raises what the client should be told."""
+    return decode_json(await read_json_text(request, limit), decoder)
+
+
+async def read_json_text(request: Request, limit: int = BODY_LIMIT) -> bytes:
+    """The body of a request that says that it is JSON."""
     kind = content_type(request)
     if kind != "application/json" and not kind.endswith("+json"):
         raise UnsupportedMediaType(
             f"Send JSON with the header 'Content-Type: application/json' (got {kind or 'none'})."
         )
-    content = await _read_limited(request, limit)
+    return await _read_limited(request, limit)
+
+
+def decode_json(content: bytes, decoder: msgspec.json.Decoder[Body]) -> Body:
     try:
         return decoder.decode(content)
     except msgspec.ValidationError as error:

@@ -9,6 +9,8 @@ from fastapi.openapi.utils import get_openapi
 
 from comfyrail import __version__
 from comfyrail.api import (
+    batch_contract,
+    batches,
     check_contract,
     checks,
     contract,
@@ -18,6 +20,8 @@ from comfyrail.api import (
     metrics,
     nodes,
     plan_contract,
+    queue,
+    worker_contract,
     workers,
 )
 
@@ -51,6 +55,19 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("get", executions.EXECUTION): Operation(
         "Status of an execution", contract.Execution, errors=(404,), parameters=("execution_id",)
+    ),
+    ("patch", executions.EXECUTION): Operation(
+        "Change the priority of an execution",
+        contract.Execution,
+        body=contract.ChangeRequest,
+        errors=(404, 409, 415),
+        parameters=("execution_id",),
+    ),
+    ("get", executions.EXECUTION + "/nodes"): Operation(
+        "Results of its nodes", contract.NodeResults, errors=(404,)
+    ),
+    ("get", executions.EXECUTION + "/preview"): Operation(
+        "Latest preview image", "image/jpeg", errors=(404,)
     ),
     ("get", executions.EXECUTIONS): Operation("List executions", contract.ExecutionList),
     ("post", executions.EXECUTION + "/cancel"): Operation(
@@ -118,12 +135,55 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         "Set the preview", "", 204, "image/png", (404, 413, 415, 422)
     ),
     ("get", library.BUNDLE): Operation("Export a workflow", "application/zip", errors=(404, 409)),
-    ("get", workers.WORKERS): Operation("List workers", contract.WorkerList),
-    ("post", workers.WORKERS): Operation(
-        "Add a worker", contract.WorkerBody, 201, contract.AddWorkerRequest, (409, 415, 422)
+    ("post", batch_contract.BATCHES): Operation(
+        "Submit a batch",
+        batch_contract.BatchReply,
+        202,
+        batch_contract.BatchRequest,
+        (404, 413, 415, 422),
     ),
-    ("get", workers.WORKER): Operation("Show a worker", contract.WorkerBody, errors=(404,)),
+    ("get", batch_contract.BATCHES): Operation("List batches", batch_contract.BatchList),
+    ("get", batch_contract.BATCH): Operation(
+        "Status of a batch", batch_contract.BatchBody, errors=(404,)
+    ),
+    ("get", batches.EXECUTIONS): Operation(
+        "Executions of a batch", batch_contract.BatchExecutionList, errors=(404,)
+    ),
+    ("post", batches.CANCEL): Operation(
+        "Cancel a batch", batch_contract.BatchBody, errors=(404, 409)
+    ),
+    ("post", batches.SCORES): Operation(
+        "Score a trial",
+        batch_contract.BatchBody,
+        body=batch_contract.ScoreRequest,
+        errors=(404, 409, 415),
+    ),
+    ("get", queue.QUEUE): Operation("Show the queue", queue.QueueBody),
+    ("post", queue.PAUSE): Operation(
+        "Pause the queue", queue.QueueBody, body=queue.PauseRequest, errors=(415,)
+    ),
+    ("post", queue.RESUME): Operation("Resume the queue", queue.QueueBody),
+    ("get", workers.WORKERS): Operation("List workers", worker_contract.WorkerList),
+    ("post", workers.WORKERS): Operation(
+        "Add a worker",
+        worker_contract.WorkerBody,
+        201,
+        worker_contract.AddWorkerRequest,
+        (409, 415, 422),
+    ),
+    ("get", workers.FLEET): Operation("Show the fleet's figures", worker_contract.FleetBody),
+    ("get", workers.WORKER): Operation("Show a worker", worker_contract.WorkerBody, errors=(404,)),
     ("delete", workers.WORKER): Operation("Remove a worker", "", 204, errors=(404, 409)),
+    ("post", workers.DRAIN): Operation("Drain a worker", worker_contract.WorkerBody, errors=(404,)),
+    ("post", workers.CORDON): Operation(
+        "Cordon a worker", worker_contract.WorkerBody, errors=(404,)
+    ),
+    ("post", workers.RESUME): Operation(
+        "Take a worker back", worker_contract.WorkerBody, errors=(404,)
+    ),
+    ("get", workers.LOGS): Operation(
+        "Log of a worker", worker_contract.WorkerLogs, errors=(404, 502)
+    ),
     ("get", "/health"): Operation("Liveness", contract.Health),
     ("get", "/ready"): Operation("Readiness", contract.Readiness, errors=(503,)),
 }

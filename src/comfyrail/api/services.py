@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from starlette.requests import HTTPConnection
 
 from comfyrail.access.principal import LOCAL_USER, Principal
+from comfyrail.usecases.batches import Batches
 from comfyrail.usecases.convert import ConvertWorkflow
 from comfyrail.usecases.figures import Figures
 from comfyrail.usecases.health import CheckReadiness
@@ -12,6 +13,7 @@ from comfyrail.usecases.jobs import Jobs
 from comfyrail.usecases.library import Library
 from comfyrail.usecases.nodes import NodeTypes
 from comfyrail.usecases.plan import PlanWorkflow
+from comfyrail.usecases.queue import Queue
 from comfyrail.usecases.submit import SubmitWorkflow
 from comfyrail.usecases.validate import ValidateWorkflow
 from comfyrail.usecases.workers import Workers
@@ -26,6 +28,8 @@ class Services:
     nodes: NodeTypes
     figures: Figures
     jobs: Jobs
+    batches: Batches
+    queue: Queue
     workers: Workers
     library: Library
     check_readiness: CheckReadiness

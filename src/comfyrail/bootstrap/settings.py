@@ -6,7 +6,15 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from comfyrail.errors import ConfigurationError
@@ -16,6 +24,8 @@ from comfyrail.workflow.nearest import did_you_mean, nearest_names
 
 DEFAULT_DATA_FOLDER = Path("comfyrail-data")
 MOST_LOCAL_WORKERS = 2
+SECRET_PREFIX = "COMFYRAIL_SECRET_"  # noqa: S105 - the beginning of variables' names
+SHORTEST_TOKEN = 16
 OTHER_VARIABLES = frozenset(
     f"COMFYRAIL_{name}"
     for name in (
@@ -68,6 +78,7 @@ Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Rates = Annotated[dict[str, Rate], NoDecode, BeforeValidator(_split_rates)]
 Limit = Annotated[int, Field(ge=0)]
+Wait = Annotated[float, Field(gt=0, le=30 * 86400, allow_inf_nan=False)]
 
 
 class PolicySettings(BaseModel):
@@ -101,7 +112,19 @@ class Settings(PolicySettings, BaseSettings):
     data: Path = DEFAULT_DATA_FOLDER
     workers: int = Field(default_factory=default_workers, ge=0, le=64)
     engine_config: Path | None = None
+    fleet: Path | None = None
     lease_seconds: float = Field(DEFAULT_LEASE_SECONDS, gt=0.2, le=3600)
+    queue_timeout: float = Field(1800.0, ge=0, le=30 * 86400, allow_inf_nan=False)
+    tenant_concurrency: Limit = 0
+    wait_high: Wait = 30.0
+    wait_medium: Wait = 120.0
+    wait_low: Wait = 600.0
+    wait_batch: Wait = 3600.0
+    prefetch_seconds: float = Field(0.5, ge=0, le=3600, allow_inf_nan=False)
+    prefetch_jobs: int = Field(4, ge=0, le=64)
+    agent_host: str = "127.0.0.1"
+    agent_port: int | None = Field(None, ge=0, le=65535)
+    agent_token: SecretStr | None = None
     poll_seconds: float = Field(5.0, gt=0, le=600)
     policy: Path | None = None
     check_urls: bool = True
@@ -129,7 +152,27 @@ def load_settings(**flags: Any) -> Settings:
             "no access control yet. Use 127.0.0.1, and an SSH tunnel from elsewhere.",
             code="ACCESS_IS_OFF",
         )
+    _check_agents(settings)
     return settings
+
+
+def secrets() -> dict[str, str]:
+    """Credentials that drivers ask for by name: COMFYRAIL_SECRET_NOVITA_API_KEY and the like."""
+    return {
+        name.removeprefix(SECRET_PREFIX).lower(): value
+        for name, value in os.environ.items()
+        if name.startswith(SECRET_PREFIX)
+    }
+
+
+def _check_agents(settings: Settings) -> None:
+    token = settings.agent_token.get_secret_value() if settings.agent_token else ""
+    if settings.agent_port is not None and len(token) < SHORTEST_TOKEN:
+        raise ConfigurationError(
+            "Agents may dial in from anywhere: --agent-port needs COMFYRAIL_AGENT_TOKEN with at "
+            f"least {SHORTEST_TOKEN} characters. Make one with: openssl rand -hex 32",
+            code="AGENT_TOKEN_MISSING",
+        )
 
 
 def unknown_variables() -> list[str]:
@@ -138,7 +181,9 @@ def unknown_variables() -> list[str]:
     return [
         f"{name} is no setting.{did_you_mean(nearest_names(name, known))}"
         for name in sorted(os.environ)
-        if name.startswith("COMFYRAIL_") and name not in known
+        if name.startswith("COMFYRAIL_")
+        and not name.startswith(SECRET_PREFIX)
+        and name not in known
     ]
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Protocol
 
 import aiohttp
 
@@ -10,23 +11,30 @@ from comfyrail.access.principal import LOCAL_USER
 from comfyrail.api.services import Services
 from comfyrail.bootstrap.policy import cost_rates, read_policies
 from comfyrail.bootstrap.settings import Settings
+from comfyrail.bootstrap.workforce import agents_welcome, open_workforce
 from comfyrail.clock import SystemClock
 from comfyrail.fleet.catalogs import FleetCatalog
-from comfyrail.fleet.drivers.local import LocalHost
-from comfyrail.fleet.drivers.static import StaticHost
+from comfyrail.fleet.context import WorkerContext
 from comfyrail.fleet.fleet import Fleet
 from comfyrail.fleet.lease_keeper import LeaseKeeper
+from comfyrail.fleet.previews import Previews
 from comfyrail.fleet.session import SessionTimes
-from comfyrail.fleet.worker import WorkerContext
-from comfyrail.ids import WorkerId, new_uuid
+from comfyrail.fleet.workload import PrefetchRules
+from comfyrail.ids import new_uuid
+from comfyrail.jobs.priority import WaitTargets
 from comfyrail.library.library import WorkflowLibrary
 from comfyrail.network.outgoing import OutgoingHttp
 from comfyrail.network.probe import HttpUrlProbe
 from comfyrail.results.blobs import LocalBlobStore
+from comfyrail.scheduling.autoscaler import Autoscaler
+from comfyrail.scheduling.placement import PlacementRules
+from comfyrail.scheduling.queue_keeper import QueueKeeper
 from comfyrail.scheduling.scheduler import Scheduler
-from comfyrail.store.interface import Store, WorkerRecord
 from comfyrail.store.sqlite.store import open_sqlite_store
 from comfyrail.usecases.analysts import CurrentAnalyst
+from comfyrail.usecases.batch_jobs import BatchJobs
+from comfyrail.usecases.batch_searches import BatchSearches
+from comfyrail.usecases.batches import Batches
 from comfyrail.usecases.checks import WorkflowChecks
 from comfyrail.usecases.convert import ConvertWorkflow
 from comfyrail.usecases.estimates import Estimates
@@ -36,14 +44,14 @@ from comfyrail.usecases.jobs import Jobs
 from comfyrail.usecases.library import Library
 from comfyrail.usecases.nodes import NodeTypes
 from comfyrail.usecases.plan import PlanWorkflow
+from comfyrail.usecases.queue import Queue
+from comfyrail.usecases.standing import Standings
 from comfyrail.usecases.submit import SubmitWorkflow
 from comfyrail.usecases.validate import ValidateWorkflow
-from comfyrail.usecases.workers import Workers
+from comfyrail.usecases.waits import WaitForecast
 
 BLOB_FOLDER = "blobs"
 INPUT_FOLDER = "input"
-CACHE_FOLDER = "cache"
-WORKER_FOLDER = "workers"
 
 
 @asynccontextmanager
@@ -67,6 +75,7 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
         times = SessionTimes(
             poll_interval=settings.poll_seconds, unreachable_limit=settings.lease_seconds
         )
+        previews = Previews()
         fleet = Fleet(
             WorkerContext(
                 store=store,
@@ -78,59 +87,62 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
                 owner=owner,
                 lease_seconds=settings.lease_seconds,
                 accounts=estimates,
+                input_folder=settings.data / INPUT_FOLDER,
+                previews=previews,
+                prefetch=PrefetchRules(settings.prefetch_seconds, max(1, settings.prefetch_jobs)),
             )
         )
         stack.push_async_callback(fleet.shut_down)
-        await _add_local_workers(settings, store, fleet)
-        await _add_static_workers(store, fleet)
-        _run(stack, Scheduler(store, fleet, owner, settings.lease_seconds), "scheduler")
+        workforce = await open_workforce(settings, store, fleet, http, clock)
+        stack.push_async_callback(workforce.pools.close)
+        await stack.enter_async_context(agents_welcome(settings, workforce.agents))
+        targets = WaitTargets(
+            settings.wait_high, settings.wait_medium, settings.wait_low, settings.wait_batch
+        )
+        rules = PlacementRules(default_limit=settings.tenant_concurrency or None)
+        scheduler = Scheduler(
+            store, fleet, owner, settings.lease_seconds, clock, rules=rules, targets=targets
+        )
+        waits = WaitForecast(fleet.schedulable_workers, clock)
+        store.figures.predict_wait = waits.predict
+        _run(stack, scheduler, "scheduler")
+        _run(stack, QueueKeeper(store, clock), "queue-keeper")
+        _run(stack, workforce.pools, "pools")
+        _run(stack, Autoscaler(store, workforce.pools, fleet, clock, targets), "autoscaler")
         _run(stack, LeaseKeeper(store, fleet, settings.lease_seconds), "lease-keeper")
         _run(stack, estimates, "estimates")
+        standings = Standings(fleet, clock, targets)
+        queue = Queue(store, clock, scheduler.waits.by_class, targets)
         library = Library(workflows, lambda: fleet.catalog)
         outgoing = await stack.enter_async_context(OutgoingHttp())
         probe = HttpUrlProbe(outgoing) if settings.check_urls else None
         checks = WorkflowChecks(fleet, library, estimates, read_policies(settings), probe)
+        submit = SubmitWorkflow(
+            store, clock, checks, estimates, standings, waits, settings.queue_timeout
+        )
+        batch_jobs = BatchJobs(submit)
+        _run(stack, BatchSearches(store, batch_jobs, blobs), "batch-searches")
         yield Services(
-            submit=SubmitWorkflow(store, clock, checks, estimates),
+            submit=submit,
             validate=ValidateWorkflow(checks),
             plan=PlanWorkflow(checks, estimates),
             convert=ConvertWorkflow(fleet),
             nodes=NodeTypes(fleet),
-            figures=Figures(store, fleet, estimates),
-            jobs=Jobs(store, blobs, clock, fleet.load_of),
-            workers=Workers(store, fleet, http, clock),
+            figures=Figures(queue, fleet, estimates),
+            jobs=Jobs(store, blobs, clock, fleet.load_of, waits, standings, previews),
+            batches=Batches(store, clock, batch_jobs, library),
+            queue=queue,
+            workers=workforce.workers,
             library=library,
             check_readiness=CheckReadiness(store, fleet),
         )
 
 
-async def _add_local_workers(settings: Settings, store: Store, fleet: Fleet) -> None:
-    clock = SystemClock()
-    wanted = [WorkerId(f"local-{number}") for number in range(1, settings.workers + 1)]
-    known = {record.id: record for record in await store.list_workers()}
-    for worker_id, record in known.items():
-        if record.driver == LocalHost.driver and worker_id not in wanted:
-            await store.remove_worker(worker_id)
-    for worker_id in wanted:
-        record = known.get(worker_id) or WorkerRecord(worker_id, "local", None, clock.now())
-        await store.save_worker(record)
-        folder = settings.data / WORKER_FOLDER / worker_id
-        host = LocalHost(
-            folder.absolute(),
-            (settings.data / INPUT_FOLDER).absolute(),
-            cache_folder=(settings.data / CACHE_FOLDER).absolute(),
-            engine_config=settings.engine_config and settings.engine_config.absolute(),
-        )
-        fleet.add(worker_id, host, record.added_at)
+class _Loop(Protocol):
+    async def run(self) -> None: ...
 
 
-async def _add_static_workers(store: Store, fleet: Fleet) -> None:
-    for record in await store.list_workers():
-        if record.driver == StaticHost.driver and record.endpoint is not None:
-            fleet.add(record.id, StaticHost(record.endpoint), record.added_at)
-
-
-def _run(stack: AsyncExitStack, loop: Scheduler | LeaseKeeper | Estimates, name: str) -> None:
+def _run(stack: AsyncExitStack, loop: _Loop, name: str) -> None:
     """Own a loop's task: it is awaited when the server stops."""
     task = asyncio.create_task(loop.run(), name=name)
 

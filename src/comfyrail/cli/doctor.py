@@ -109,7 +109,7 @@ async def _server_checks(server: str) -> list[Check]:
                 "It answers, but is not ready: see its workers below, and its log.",
             )
         ]
-        workers = await client.workers()
+        workers = await client.fleet.workers()
         for worker in workers:
             checks += [_worker_check(worker), *await _pack_checks(worker)]
         return checks

@@ -1,23 +1,11 @@
-"""Tables of jobs and workers."""
+"""Tables of jobs."""
 
 from rich.text import Text
 
 from comfyrail.cli.exits import call_server
-from comfyrail.cli.tables import add_row, ago, new_table, print_table
-from comfyrail.cli.terminal import line, out, plain, say
-from comfyrail.client import ComfyrailClient, Execution, Worker
-
-COLOURS = {
-    "completed": "green",
-    "idle": "green",
-    "processing": "cyan",
-    "busy": "cyan",
-    "queued": "yellow",
-    "starting": "yellow",
-    "cancelled": "magenta",
-    "failed": "red",
-    "unhealthy": "red",
-}
+from comfyrail.cli.tables import add_row, ago, coloured, new_table, print_table
+from comfyrail.cli.terminal import line, plain, say
+from comfyrail.client import ComfyrailClient, Execution, NodeResult
 
 
 def show_jobs(server: str, status: str | None, limit: int) -> None:
@@ -34,7 +22,7 @@ def show_jobs(server: str, status: str | None, limit: int) -> None:
         add_row(
             table,
             job.execution_id,
-            _coloured(job.status),
+            coloured(job.status),
             f"{job.progress:.0%}",
             str(job.priority),
             ago(job.submitted_at),
@@ -59,58 +47,39 @@ def cancel_job(server: str, job_id: str) -> None:
 
     job = call_server(ask())
     if job.is_final:
-        say(job.execution_id, "is", _coloured(job.status).append("."))
+        say(job.execution_id, "is", coloured(job.status).append("."))
     else:
         say(f"{job.execution_id} is being stopped on {job.worker_id}.")
 
 
-def show_workers(server: str) -> None:
-    async def ask() -> list[Worker]:
+def change_priority(server: str, job_id: str, priority: int) -> None:
+    async def ask() -> Execution:
         async with ComfyrailClient(server) as client:
-            return await client.workers()
+            return await client.change_priority(job_id, priority)
 
-    table = new_table("Worker", "Status", "Driver", "Address", "Device", "Node types", "Running")
-    troubles = []
-    for worker in call_server(ask()):
+    job = call_server(ask())
+    say(f"{job.execution_id} has priority {job.priority} now and position {job.queue_position}.")
+
+
+def show_nodes_of_job(server: str, job_id: str) -> None:
+    async def ask() -> list[NodeResult]:
+        async with ComfyrailClient(server) as client:
+            return await client.node_results(job_id)
+
+    table = new_table("Node", "Type", "Status", "Took", "Error")
+    for node in call_server(ask()):
+        took = "" if node.duration is None else f"{node.duration:.3g} s"
+        error = f"{node.error_type}: {node.error_message}" if node.error_type else ""
         add_row(
-            table,
-            worker.worker_id,
-            _coloured(worker.status),
-            worker.driver,
-            worker.endpoint or "",
-            worker.device or "",
-            str(worker.node_types),
-            "\n".join(worker.current_jobs),
+            table, node.node_id, node.class_type or "", coloured(node.status), took, line(error)
         )
-        if worker.error:
-            troubles.append(f"{worker.worker_id}: {worker.error}")
     print_table(table)
-    for trouble in troubles:
-        out.print(Text(plain(trouble), "yellow"), soft_wrap=True)
-
-
-def add_worker(server: str, url: str) -> None:
-    async def ask() -> Worker:
-        async with ComfyrailClient(server) as client:
-            return await client.add_worker(url)
-
-    worker = call_server(ask())
-    say(f"Added {worker.endpoint or url} as {worker.worker_id}.")
-
-
-def remove_worker(server: str, worker_id: str) -> None:
-    async def ask() -> None:
-        async with ComfyrailClient(server) as client:
-            await client.remove_worker(worker_id)
-
-    call_server(ask())
-    say(f"Removed {worker_id}.")
 
 
 def _describe(job: Execution, server: str) -> None:
     rows: list[tuple[str, str | Text]] = [
         ("Job", job.execution_id),
-        ("Status", _coloured(job.status).append(f" ({job.progress:.0%})")),
+        ("Status", coloured(job.status).append(f" ({job.progress:.0%})")),
         ("Nodes", f"{job.completed_nodes} of {job.total_nodes}"),
         ("Attempts", f"{job.attempts}, last on {job.worker_id or 'none'}"),
     ]
@@ -118,8 +87,14 @@ def _describe(job: Execution, server: str) -> None:
         rows.append(("Took", f"{took} ({job.estimated_duration or 0:.3g} s expected)"))
     if job.cost is not None:
         rows.append(("Cost", f"${job.cost:.4f} (${job.estimated_cost or 0:.4f} expected)"))
+    rows.append(
+        ("Priority", f"{job.priority} ({job.queue_class}, effective {job.effective_priority:g})")
+    )
     if job.queue_position is not None:
-        rows.append(("Position", str(job.queue_position)))
+        wait = "" if job.predicted_wait is None else f", about {job.predicted_wait:.0f} s to wait"
+        rows.append(("Position", f"{job.queue_position}{wait}"))
+    if job.reason:
+        rows.append(("Reason", job.reason))
     if job.error is not None:
         rows.append(("Error", Text(plain(job.error.message))))
     rows += [
@@ -128,10 +103,6 @@ def _describe(job: Execution, server: str) -> None:
     ]
     for name, value in rows:
         say(Text(f"{name:<9}"), value)
-
-
-def _coloured(status: str) -> Text:
-    return Text(line(status), COLOURS.get(status, "white"))
 
 
 def _took(job: Execution) -> str:

@@ -14,6 +14,7 @@ with quiet_interrupts():
     import typer
 
     from comfyrail import __version__
+    from comfyrail.cli.batches import batches_app
     from comfyrail.cli.exits import CANNOT_START, INTERRUPTED, WRONG_USE, explain_and_exit
     from comfyrail.cli.options import (
         DEFAULT_SERVER,
@@ -28,7 +29,9 @@ with quiet_interrupts():
         ServerOption,
         SetOption,
     )
+    from comfyrail.cli.queue import queue_app
     from comfyrail.cli.terminal import accept_any_text
+    from comfyrail.cli.workers import workers_app
     from comfyrail.cli.workflows import workflows_app
     from comfyrail.errors import ConfigurationError
 
@@ -39,8 +42,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 jobs_app = typer.Typer(help="Look at jobs and stop them.")
-workers_app = typer.Typer(help="Look at workers, add and remove them.")
 app.add_typer(jobs_app, name="jobs")
+app.add_typer(batches_app, name="batches")
+app.add_typer(queue_app, name="queue")
 app.add_typer(workers_app, name="workers")
 app.add_typer(workflows_app, name="workflows")
 
@@ -49,8 +53,6 @@ StatusOption = Annotated[
     typer.Option(help="Only jobs that are queued, processing, completed, failed or cancelled."),
 ]
 JobArgument = Annotated[str, typer.Argument(help="The job's id, as the list shows it.")]
-UrlArgument = Annotated[str, typer.Argument(help="Its address, such as http://127.0.0.1:8188.")]
-WorkerArgument = Annotated[str, typer.Argument(help="The worker's id, as the list shows it.")]
 
 
 def main() -> None:
@@ -94,6 +96,15 @@ def serve(
     engine_config: Annotated[
         Path | None, typer.Option(help="The configuration of the local workers' engine.")
     ] = None,
+    fleet: Annotated[
+        Path | None, typer.Option(help="A file that describes further workers and pools.")
+    ] = None,
+    agent_host: Annotated[
+        str | None, typer.Option(help="Address where agents dial in (default 127.0.0.1).")
+    ] = None,
+    agent_port: Annotated[
+        int | None, typer.Option(help="Port where agents dial in (default: they cannot).")
+    ] = None,
     announce: Annotated[bool, typer.Option(hidden=True)] = False,
     exit_with_parent: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
@@ -103,7 +114,14 @@ def serve(
     from comfyrail.telemetry.logs import configure_logs
 
     settings = load_settings(
-        host=host, port=port, data=data, workers=workers, engine_config=engine_config
+        host=host,
+        port=port,
+        data=data,
+        workers=workers,
+        engine_config=engine_config,
+        fleet=fleet,
+        agent_host=agent_host,
+        agent_port=agent_port,
     )
     configure_logs(as_json=settings.log_json, level=settings.log_level)
     for said in unknown_variables():
@@ -213,6 +231,49 @@ def celery_worker(
     if concurrency == 1:
         sys.exit(run_celery_worker(settings))
     sys.exit(run_celery_workers(settings, concurrency))
+
+
+@app.command()
+def agent(
+    server: Annotated[
+        str, typer.Option(help="Where the server takes agents, such as wss://rail.example.com.")
+    ],
+    comfyui: Annotated[
+        str, typer.Option(help="The ComfyUI of this machine, such as http://127.0.0.1:8188.")
+    ],
+    name: Annotated[
+        str | None, typer.Option(help="The worker's name (default: this machine's).")
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option(envvar="COMFYRAIL_AGENT_TOKEN", help="The server's agent_token.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE: jobs can ask for workers with a label.")
+    ] = None,
+) -> None:
+    """Make a ComfyUI on this machine a worker of a server that cannot reach it."""
+    from comfyrail.cli.agent import AgentWishes, run_agent
+
+    run_agent(AgentWishes(server, comfyui, name, token, tuple(label or ())))
+
+
+@app.command()
+def simulate(
+    scenario: Annotated[
+        str, typer.Argument(help="The name of a scenario, or a file that describes one.")
+    ] = "twenty-models",
+    seeds: Annotated[
+        str | None, typer.Option(help="Such as 0-4 or 1,5 (default: the scenario's).")
+    ] = None,
+    policies: Annotated[
+        str | None, typer.Option(help="Names with commas (default: all of them).")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Write all figures as JSON.")] = False,
+) -> None:
+    """Try the scheduler on made-up jobs and workers, beside other ways to schedule."""
+    from comfyrail.cli.simulate import simulate as run_simulation
+
+    run_simulation(scenario, seeds, policies, as_json=json)
 
 
 @app.command("run-task", hidden=True)
@@ -437,38 +498,27 @@ def cancel_job(
     listings.cancel_job(server or context.obj, job_id)
 
 
-@workers_app.callback(invoke_without_command=True)
-def workers(context: typer.Context, server: ServerOption = DEFAULT_SERVER) -> None:
-    """List the workers."""
-    context.obj = server
-    if context.invoked_subcommand is None:
-        list_workers(context, server)
-
-
-@workers_app.command("list")
-def list_workers(context: typer.Context, server: SameServerOption = None) -> None:
-    """List the workers."""
-    from comfyrail.cli import listings
-
-    listings.show_workers(server or context.obj)
-
-
-@workers_app.command("add")
-def add_worker(context: typer.Context, url: UrlArgument, server: SameServerOption = None) -> None:
-    """Add a running ComfyUI or `comfyrail worker` by its URL."""
-    from comfyrail.cli import listings
-
-    listings.add_worker(server or context.obj, url)
-
-
-@workers_app.command("remove")
-def remove_worker(
-    context: typer.Context, worker_id: WorkerArgument, server: SameServerOption = None
+@jobs_app.command("prioritize")
+def prioritize_job(
+    context: typer.Context,
+    job_id: JobArgument,
+    priority: Annotated[int, typer.Argument(min=1, max=10, help="1 (lowest) to 10.")],
+    server: SameServerOption = None,
 ) -> None:
-    """Let go of a worker that was added by URL."""
+    """Give a queued job another priority."""
     from comfyrail.cli import listings
 
-    listings.remove_worker(server or context.obj, worker_id)
+    listings.change_priority(server or context.obj, job_id, priority)
+
+
+@jobs_app.command("nodes")
+def show_nodes_of_job(
+    context: typer.Context, job_id: JobArgument, server: SameServerOption = None
+) -> None:
+    """Show how each node of a job goes or went."""
+    from comfyrail.cli import listings
+
+    listings.show_nodes_of_job(server or context.obj, job_id)
 
 
 @app.command()

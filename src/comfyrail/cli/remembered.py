@@ -58,7 +58,10 @@ def _capabilities(
     workers: Sequence[WorkerRecord], catalogs: Mapping[str, NodeCatalog]
 ) -> tuple[WorkerCapabilities, ...]:
     found = []
+    pools = {worker.pool for worker in workers if not worker.is_likeness}
     for worker in workers:
+        if worker.is_likeness and worker.pool in pools:
+            continue
         catalog = catalogs.get(worker.catalog_fingerprint or "")
         if catalog:
             known = decode_description(worker.description)

@@ -7,7 +7,23 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from comfyrail.cli.terminal import out, plain
+from comfyrail.cli.terminal import line, out, plain
+
+COLOURS = {
+    "completed": "green",
+    "idle": "green",
+    "processing": "cyan",
+    "busy": "cyan",
+    "queued": "yellow",
+    "starting": "yellow",
+    "draining": "yellow",
+    "running": "cyan",
+    "cached": "green",
+    "stopped": "magenta",
+    "cancelled": "magenta",
+    "failed": "red",
+    "unhealthy": "red",
+}
 
 
 def new_table(*columns: str) -> Table:
@@ -36,3 +52,7 @@ def ago(moment: datetime) -> str:
     if seconds < 3600:
         return f"{seconds // 60} min ago"
     return moment.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def coloured(status: str) -> Text:
+    return Text(line(status), COLOURS.get(status, "white"))

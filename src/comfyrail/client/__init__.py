@@ -15,8 +15,8 @@ from comfyrail.client.client import (
     Event,
     Execution,
     ExecutionFailure,
+    NodeResult,
     Output,
-    Worker,
 )
 from comfyrail.client.errors import (
     InvalidAddress,
@@ -25,6 +25,7 @@ from comfyrail.client.errors import (
     ServerUnreachable,
     UnexpectedReply,
 )
+from comfyrail.client.fleet import FleetFigures, Pool, QueueReport, Worker
 from comfyrail.client.library import (
     UNCHANGED,
     DeclaredInput,
@@ -42,13 +43,17 @@ __all__ = [
     "ExecutionFailure",
     "Finding",
     "Fix",
+    "FleetFigures",
     "InvalidAddress",
     "InvalidRequest",
     "LibraryWorkflow",
+    "NodeResult",
     "NodeSummary",
     "NodeType",
     "Output",
     "Plan",
+    "Pool",
+    "QueueReport",
     "RequestFailed",
     "SavedWorkflow",
     "ServerUnreachable",

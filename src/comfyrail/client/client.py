@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from comfyrail.client.batches import Batches
 from comfyrail.client.checks import (
     Converted,
     Fix,
@@ -28,6 +29,7 @@ from comfyrail.client.errors import (
     UnexpectedReply,
 )
 from comfyrail.client.event_stream import read_events
+from comfyrail.client.fleet import Fleet, Queue
 from comfyrail.client.library import Library
 from comfyrail.client.paths import quoted
 
@@ -86,6 +88,11 @@ class Execution(msgspec.Struct):
     estimated_duration: float | None = None
     estimated_cost: float | None = None
     cost: float | None = None
+    reason: str | None = None
+    effective_priority: float = 5.0
+    queue_class: str = "medium"
+    predicted_wait: float | None = None
+    batch_id: str | None = None
 
     @property
     def is_final(self) -> bool:
@@ -100,15 +107,17 @@ class Event(msgspec.Struct):
     data: dict[str, Any]
 
 
-class Worker(msgspec.Struct):
-    worker_id: str
-    driver: str
-    endpoint: str | None
+class NodeResult(msgspec.Struct):
+    """How one node of a job went."""
+
+    node_id: str
+    class_type: str | None
     status: str
-    current_jobs: list[str]
-    node_types: int
-    device: str | None
-    error: str | None
+    started_at: datetime | None
+    duration: float | None
+    cached: bool
+    error_type: str | None
+    error_message: str | None
 
 
 class Submitted(msgspec.Struct):
@@ -117,6 +126,7 @@ class Submitted(msgspec.Struct):
     execution_id: str
     estimated_duration: float | None = None
     queue_position: int | None = None
+    predicted_wait: float | None = None
     fixes: list[Fix] = []
 
 
@@ -128,15 +138,16 @@ class _OutputList(msgspec.Struct):
     outputs: list[Output]
 
 
-class _WorkerList(msgspec.Struct):
-    workers: list[Worker]
+class _NodeResults(msgspec.Struct):
+    nodes: list[NodeResult]
 
 
 class ComfyrailClient:
     """Use as `async with ComfyrailClient() as client`.
 
     `patience` is for how many seconds a broken event stream is taken up again; `library` has the
-    calls to the server's library of workflows.
+    calls to the server's library of workflows, `fleet` those to its workers, `queue` those to its
+    queue.
     """
 
     def __init__(self, server: str = DEFAULT_SERVER, *, patience: float | None = None) -> None:
@@ -144,6 +155,9 @@ class ComfyrailClient:
         self._patience = PATIENCE_SECONDS if patience is None else patience
         self._http: aiohttp.ClientSession | None = None
         self.library = Library(self._ask, self._call)
+        self.fleet = Fleet(self._ask, self._call)
+        self.queue = Queue(self._ask)
+        self.batches = Batches(self._ask)
 
     async def __aenter__(self) -> Self:
         self._http = aiohttp.ClientSession()
@@ -167,7 +181,8 @@ class ComfyrailClient:
         """Submit a workflow; returns the execution's id.
 
         A text is the name of a workflow in the library, `name` or `name@version`. Options:
-        auto_fix, optimize, priority, timeout, execution_config.
+        auto_fix, optimize, priority, queue_class, timeout, queue_timeout, not_before, labels,
+        execution_config.
         """
         return (await self.submit(workflow, input_params, **options)).execution_id
 
@@ -175,11 +190,18 @@ class ComfyrailClient:
         self,
         workflow: Mapping[str, Any] | str,
         input_params: Mapping[str, Any] | None = None,
+        *,
+        idempotency_key: str | None = None,
         **options: Any,
     ) -> Submitted:
-        """As `execute`, with the whole reply."""
+        """As `execute`, with the whole reply.
+
+        `idempotency_key`: the same request under the same key is done once, however often it is
+        sent.
+        """
         body = _check_body(workflow, input_params, **options)
-        return await self._ask("POST", "/v1/workflows/execute", Submitted, body)
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
+        return await self._ask("POST", "/v1/workflows/execute", Submitted, body, headers=headers)
 
     async def validate(
         self,
@@ -240,6 +262,16 @@ class ComfyrailClient:
     async def cancel(self, execution_id: str) -> Execution:
         return await self._ask("POST", _execution_path(execution_id, "/cancel"), Execution)
 
+    async def change_priority(self, execution_id: str, priority: int) -> Execution:
+        """Give a queued job another priority."""
+        body = {"priority": priority}
+        return await self._ask("PATCH", _execution_path(execution_id), Execution, body)
+
+    async def node_results(self, execution_id: str) -> list[NodeResult]:
+        """How each node of a job goes or went."""
+        path = _execution_path(execution_id, "/nodes")
+        return (await self._ask("GET", path, _NodeResults)).nodes
+
     async def outputs(self, execution_id: str) -> list[Output]:
         path = _execution_path(execution_id, "/outputs")
         return (await self._ask("GET", path, _OutputList)).outputs
@@ -289,16 +321,6 @@ class ComfyrailClient:
                 yield chunk
         if left > 0:
             raise self._unexpected("a result is smaller than it said")
-
-    async def workers(self) -> list[Worker]:
-        return (await self._ask("GET", "/v1/workers", _WorkerList)).workers
-
-    async def add_worker(self, url: str) -> Worker:
-        return await self._ask("POST", "/v1/workers", Worker, {"url": url})
-
-    async def remove_worker(self, worker_id: str) -> None:
-        async with self._call("DELETE", f"/v1/workers/{quoted(worker_id)}"):
-            return
 
     async def check_alive(self) -> None:
         """Raise ServerUnreachable when nothing answers, UnexpectedReply when another does."""

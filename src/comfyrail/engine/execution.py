@@ -92,6 +92,8 @@ class Execution:
         self.interrupt = Interrupt()
         """This execution's own: it is set by a failure, too."""
         self._asked_to_stop = interrupt
+        self.calls = None if engine.surroundings.one_at_a_time else interrupt.calls
+        """None where nodes share globals, which one that is broken off would leave half changed."""
         self._wanted = request.outputs
         self._keeps_values = request.keeps_values
         self.kept_values: dict[str, tuple[Slot, ...]] = {}
@@ -444,6 +446,9 @@ class Execution:
         self._tasks.discard(task)
         self._woken.set()
         if not task.cancelled() and (error := task.exception()) is not None:
+            if isinstance(error, ExecutionHalted):
+                self._end = self._end or self._interrupted_at(None)
+                return
             log.error("execution_task_failed", exc_info=error)
             self._fail(None, {}, error)
 

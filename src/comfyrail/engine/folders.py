@@ -26,9 +26,10 @@ class Folders:
             temp=root / "temp",
         )
 
-    def make(self) -> None:
+    def make(self, *, keeps_temp: bool = False) -> None:
         """Make all three and empty temp. Raises OSError where output or temp cannot be written."""
-        shutil.rmtree(self.temp, ignore_errors=True)
+        if not keeps_temp:
+            shutil.rmtree(self.temp, ignore_errors=True)
         for folder in (self.input, self.output, self.temp):
             folder.mkdir(parents=True, exist_ok=True)
         for folder in (self.output, self.temp):

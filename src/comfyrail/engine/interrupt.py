@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Callable
 
+from comfyrail.engine.running_calls import RunningCalls
+
 
 class ExecutionHalted(BaseException):
     """Raised inside a node to unwind it after an interrupt.
@@ -18,6 +20,8 @@ class Interrupt:
         self._requested = threading.Event()
         self._lock = threading.Lock()
         self._listener: Callable[[], None] | None = None
+        self.calls = RunningCalls(ExecutionHalted)
+        """The node functions that run on its behalf."""
 
     def request(self) -> None:
         with self._lock:
@@ -25,6 +29,11 @@ class Interrupt:
             listener = self._listener
         if listener is not None:
             listener()
+
+    def insist(self) -> None:
+        """Break off the nodes that have not seen the request; from any other thread."""
+        if self._requested.is_set():
+            self.calls.break_off()
 
     def listen(self, listener: Callable[[], None] | None) -> None:
         """Call this when an interrupt is requested, from that thread; at once if it was before."""

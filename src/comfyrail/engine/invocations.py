@@ -70,6 +70,7 @@ class Invocations:
             self._fixed(node, inputs),
             self._around(node.id),
             partial(self._run.tell_blocked, node),
+            self._run.calls,
         )
 
     def ask_what_is_needed(self, node: BoundNode, inputs: Mapping[str, Slot]) -> Any:

@@ -10,6 +10,7 @@ import msgspec
 from comfyrail.engine.blocking import ExecutionBlocker
 from comfyrail.engine.caching.result import CachedResult, Slot, freeze_arrays
 from comfyrail.engine.definition import NodeDefinition, NodeFunction, NodeResult
+from comfyrail.engine.running_calls import RunningCalls
 from comfyrail.workflow.graph import is_link
 
 Around = Callable[[int], AbstractContextManager[None]]
@@ -36,6 +37,8 @@ class Invocation(msgspec.Struct, frozen=True):
     around: Around | None = None
     on_blocked: Callable[[str], None] | None = None
     """Called with the message of a blocker that stops a call."""
+    calls: RunningCalls | None = None
+    """Where the calls of the function are noted, so that they can be broken off."""
 
     def run(self) -> list[NodeResult]:
         """Call the function once for each item of the longest input; shorter ones repeat their
@@ -58,11 +61,16 @@ class Invocation(msgspec.Struct, frozen=True):
         if blocker is not None:
             return self._blocked(blocker)
         if self.around is None:
-            returned = self.function(**call, **self.fixed)
+            returned = self._run_function(call)
         else:
             with self.around(index):
-                returned = self.function(**call, **self.fixed)
+                returned = self._run_function(call)
         return read_result(self.definition, returned)
+
+    def _run_function(self, call: Mapping[str, Any]) -> Any:
+        if self.calls is None:
+            return self.function(**call, **self.fixed)
+        return self.calls.run(self.function, call, self.fixed)
 
     async def _await(self, index: int, call: Mapping[str, Any]) -> NodeResult:
         blocker = self._blocker_of(call)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from comfyrail.jobs.job import Attempt, Usage
+from comfyrail.planning.model_plan import DEFAULT_BYTES_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,14 @@ class Account(Protocol):
 class Accounts(Protocol):
     def open(self, attempt: Attempt, device: str | None) -> Account: ...
 
+    def rate(self, device: str | None) -> float:
+        """US dollars a second of a device."""
+        ...
+
+    def load_bytes_per_second(self) -> float:
+        """How fast models have been loaded lately."""
+        ...
+
 
 class NoAccounts:
     """Every node weighs the same and nothing costs anything."""
@@ -42,6 +51,13 @@ class NoAccounts:
     def open(self, attempt: Attempt, device: str | None) -> Account:
         del attempt, device
         return _NoAccount()
+
+    def rate(self, device: str | None) -> float:
+        del device
+        return 0.0
+
+    def load_bytes_per_second(self) -> float:
+        return DEFAULT_BYTES_PER_SECOND
 
 
 class _NoAccount:

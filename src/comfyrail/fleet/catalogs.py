@@ -28,10 +28,13 @@ class FleetCatalog:
         self._store = store
         self._catalogs: dict[str, NodeCatalog] = {}
         self._used_by: dict[WorkerId, str] = {}
+        self._uses: Counter[str] = Counter()
+        self._order: list[str] = []
         self._descriptions: dict[WorkerId, WorkerDescription] = {}
         self._warm: dict[WorkerId, frozenset[str]] = {}
         self._online: set[WorkerId] = set()
         self._gone: set[WorkerId] = set()
+        self._likenesses: set[WorkerId] = set()
         self._merged = NodeCatalog()
         self._described: dict[WorkerId, WorkerCapabilities] = {}
         self._capabilities: tuple[WorkerCapabilities, ...] | None = None
@@ -50,8 +53,17 @@ class FleetCatalog:
                 for worker in self._used_by
                 if worker not in self._described
             }
-            self._capabilities = tuple(self._described[worker] for worker in self._used_by)
+            self._capabilities = tuple(
+                self._described[worker] for worker in self._used_by if not self._is_doubled(worker)
+            )
         return self._capabilities
+
+    def _is_doubled(self, worker_id: WorkerId) -> bool:
+        """A likeness stands for workers that are not there: not beside one that is."""
+        fingerprint = self._used_by[worker_id]
+        return worker_id in self._likenesses and self._uses[fingerprint] > len(
+            [each for each in self._likenesses if self._used_by.get(each) == fingerprint]
+        )
 
     def model_sizes(self) -> Mapping[str, int]:
         """Bytes by `folder/name` of the models that workers have told of. As above."""
@@ -71,7 +83,7 @@ class FleetCatalog:
         for worker in await self._store.list_workers():
             self._descriptions[worker.id] = decode_description(worker.description)
             if worker.catalog_fingerprint in self._catalogs:
-                self._used_by[worker.id] = worker.catalog_fingerprint
+                self._set_use(worker.id, worker.catalog_fingerprint)
         self._merge()
 
     async def learn(self, worker_id: WorkerId, object_info: bytes) -> NodeCatalog:
@@ -87,10 +99,11 @@ class FleetCatalog:
             # First what can fail: what is not on disk must not count as learned.
             await self._store.save_catalog(worker_id, fingerprint, object_info)
             if worker_id not in self._gone:
-                self._catalogs[fingerprint] = catalog
-                self._used_by[worker_id] = fingerprint
+                self._catalogs.setdefault(fingerprint, catalog)
+                self._set_use(worker_id, fingerprint)
                 self._merge()
-        return catalog
+                self._change(worker_id)
+        return self._catalogs.get(fingerprint, catalog)
 
     async def describe(self, worker_id: WorkerId, description: WorkerDescription) -> None:
         """Take in what a worker says of its machine and models."""
@@ -98,9 +111,15 @@ class FleetCatalog:
             return
         await self._store.describe_worker(worker_id, description.encode())
         if worker_id not in self._gone:
+            before = self._descriptions.get(worker_id, WorkerDescription())
             self._descriptions[worker_id] = description
-            self._model_sizes = None
+            if before.models != description.models and not self._knows_all(before, description):
+                self._model_sizes = None
             self._change(worker_id)
+
+    def description(self, worker_id: WorkerId) -> WorkerDescription | None:
+        """What the worker last said of itself."""
+        return self._descriptions.get(worker_id)
 
     def note_online(self, worker_id: WorkerId, *, online: bool) -> None:
         """A worker that comes back has nothing loaded as far as we know."""
@@ -117,16 +136,36 @@ class FleetCatalog:
             self._warm[worker_id] = models
             self._change(worker_id)
 
+    def remembered(self, worker_id: WorkerId) -> tuple[NodeCatalog, WorkerDescription] | None:
+        """What a worker said when it was last seen."""
+        fingerprint = self._used_by.get(worker_id)
+        if fingerprint is None:
+            return None
+        return (
+            self._catalogs[fingerprint],
+            self._descriptions.get(worker_id, WorkerDescription()),
+        )
+
     def expect(self, worker_id: WorkerId) -> None:
         """A worker is there, or there again under the id of one that was removed."""
         self._gone.discard(worker_id)
 
+    def expect_likeness(self, likeness: WorkerId) -> None:
+        """Remember under this id what workers of a pool can run, while there are none."""
+        self._likenesses.add(likeness)
+        self.expect(likeness)
+        self._capabilities = None
+
     def forget(self, worker_id: WorkerId) -> None:
         """The worker was removed: what is still on its way from it is not listened to."""
         self._gone.add(worker_id)
-        for known in (self._used_by, self._descriptions, self._warm):
-            known.pop(worker_id, None)
+        self._likenesses.discard(worker_id)
+        self._set_use(worker_id, None)
+        self._warm.pop(worker_id, None)
+        # What it told of its models' sizes stays true of these files.
+        self._descriptions.pop(worker_id, None)
         self._online.discard(worker_id)
+        self._change(worker_id)
         self._merge()
 
     def _describe(self, worker_id: WorkerId) -> WorkerCapabilities:
@@ -142,12 +181,38 @@ class FleetCatalog:
             warm_models=self._warm.get(worker_id, frozenset()),
         )
 
+    def _knows_all(self, before: WorkerDescription, now: WorkerDescription) -> bool:
+        """Whether what a worker tells of its models changes nothing: of a thousand that are alike
+        only the first one costs a look at all.
+        """
+        if self._model_sizes is None or before.models:
+            return False
+        return all(
+            size is None or 0 < self._model_sizes.get(f"{folder}/{name}", 0) <= size
+            for folder, names in now.models.items()
+            for name, size in names.items()
+        )
+
+    def _set_use(self, worker_id: WorkerId, fingerprint: str | None) -> None:
+        before = self._used_by.pop(worker_id, None)
+        if before is not None:
+            self._uses[before] -= 1
+        if fingerprint is not None:
+            self._used_by[worker_id] = fingerprint
+            self._uses[fingerprint] += 1
+
     def _merge(self) -> None:
-        used = set(self._used_by.values())
-        self._catalogs = {key: each for key, each in self._catalogs.items() if key in used}
+        """Only where another catalog comes first, or the last worker with one has gone: a
+        thousand workers that are alike must not be merged a thousand times.
+        """
+        used = [key for key, uses in self._uses.items() if uses > 0]
+        order = sorted(used, key=lambda key: (-self._uses[key], key))
+        if order == self._order and len(used) == len(self._catalogs):
+            return
+        self._order = order
+        self._uses = Counter({key: self._uses[key] for key in used})
+        self._catalogs = {key: self._catalogs[key] for key in order}
         self._merged = merge_catalogs(self._by_use())
-        self._described = {}
-        self._capabilities = self._model_sizes = None
 
     def _change(self, worker_id: WorkerId) -> None:
         """What is known of one worker is out of date: it is described anew when it is asked for."""
@@ -156,9 +221,7 @@ class FleetCatalog:
 
     def _by_use(self) -> list[NodeCatalog]:
         """The most common first; the order in which workers came must not matter."""
-        uses = Counter(self._used_by.values())
-        ordered = sorted(self._catalogs, key=lambda key: (-uses[key], key))
-        return [self._catalogs[key] for key in ordered]
+        return [self._catalogs[key] for key in self._order]
 
 
 def _parse(content: bytes) -> NodeCatalog:

@@ -2,16 +2,21 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 import aiohttp
 
-from comfyrail.fleet.comfyui.client import ComfyClient
-from comfyrail.fleet.comfyui.messages import Message, parse_message
+from comfyrail.errors import WorkerProtocolError
+from comfyrail.fleet.comfyui.client import ComfyClient, decode_anywhere
+from comfyrail.fleet.comfyui.messages import Message, NodeExecuting, PromptEnded, read_message
+from comfyrail.fleet.comfyui.pictures import WorkerPicture, parse_picture
 
 Listener = Callable[[Message | None], None]
 """Gets each message of its prompt, and None when the socket came or went: time to reconcile."""
+PictureTaker = Callable[[WorkerPicture, str | None], Awaitable[None]]
+"""Gets each picture of its prompt and the node that sent it. Nothing more is read from the socket
+until it is done."""
 
 
 class WorkerConnection:
@@ -26,14 +31,26 @@ class WorkerConnection:
         self.client_id = client_id
         self.is_open = False
         self._listeners: dict[str, Listener] = {}
+        self._takers: dict[str, PictureTaker] = {}
+        self._running: tuple[str, str | None] | None = None
+        """The prompt and the node that the worker spoke of last: plain pictures belong to them."""
 
     @contextmanager
-    def listening(self, prompt_id: str, listener: Listener) -> Iterator[None]:
+    def listening(
+        self, prompt_id: str, listener: Listener, pictures: PictureTaker | None = None
+    ) -> Iterator[None]:
         self._listeners[prompt_id] = listener
+        if pictures is not None:
+            self._takers[prompt_id] = pictures
         try:
             yield
         finally:
             del self._listeners[prompt_id]
+            self._takers.pop(prompt_id, None)
+
+    def has_others(self, prompt_id: str) -> bool:
+        """Whether other prompts than this one are followed: then it may have to wait."""
+        return any(other != prompt_id for other in self._listeners)
 
     async def follow(self, opened: Callable[[], None]) -> None:
         """Hold the socket until it drops. Raises WorkerUnreachable when it cannot be opened."""
@@ -43,7 +60,9 @@ class WorkerConnection:
             try:
                 async for message in socket:
                     if message.type is aiohttp.WSMsgType.TEXT:
-                        self._deliver(message.data)
+                        await self._deliver(message.data)
+                    elif message.type is aiohttp.WSMsgType.BINARY:
+                        await self._deliver_picture(message.data)
             finally:
                 self._set_open(is_open=False)
                 if isinstance(socket.exception(), asyncio.TimeoutError):
@@ -53,10 +72,40 @@ class WorkerConnection:
 
     def _set_open(self, *, is_open: bool) -> None:
         self.is_open = is_open
+        self._running = None
         for listener in list(self._listeners.values()):
             listener(None)
 
-    def _deliver(self, text: str) -> None:
-        message = parse_message(text)
-        if message is not None and (listener := self._listeners.get(message.prompt_id)):
+    async def _deliver(self, text: str) -> None:
+        try:
+            message = read_message(await decode_anywhere(text))
+        except WorkerProtocolError:
+            return
+        if message is None:
+            return
+        self._note_running(message)
+        listener = self._listeners.get(message.prompt_id)
+        if listener is not None:
             listener(message)
+
+    def _note_running(self, message: Message) -> None:
+        if isinstance(message, PromptEnded):
+            self._running = None
+        elif isinstance(message, NodeExecuting):
+            self._running = (message.prompt_id, message.node)
+        elif self._running is None or self._running[0] != message.prompt_id:
+            self._running = (message.prompt_id, None)
+
+    async def _deliver_picture(self, frame: bytes) -> None:
+        picture = parse_picture(frame)
+        if picture is None:
+            return
+        if picture.prompt_id is not None:
+            owner, node_id = picture.prompt_id, picture.node_id
+        elif self._running is not None:
+            owner, node_id = self._running
+        else:
+            return
+        take = self._takers.get(owner)
+        if take is not None:
+            await take(picture, node_id)

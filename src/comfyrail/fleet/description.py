@@ -62,21 +62,22 @@ async def ask_for_models(
     except WorkerError:
         return known
     listed = await asyncio.gather(
-        *(_models_in(client, folder, known.get(folder, {})) for folder in folders)
+        *(_models_in(client, folder, known.get(folder)) for folder in folders)
     )
-    found: dict[str, dict[str, int | None]] = {}
+    found: dict[str, Mapping[str, int | None]] = {}
     left = MODELS_KEPT
     for folder, models in zip(folders, listed, strict=True):
-        kept = dict(list(models.items())[:left])
-        left -= len(kept)
-        if kept:
-            found[folder] = kept
+        # An empty folder is worth knowing: the worker has none of these. A part of one is not:
+        # what is missing in it would be held against the worker.
+        if models is not None and len(models) <= left:
+            left -= len(models)
+            found[folder] = models
     return found
 
 
 async def _models_in(
-    client: ComfyClient, folder: str, known: Mapping[str, int | None]
-) -> Mapping[str, int | None]:
+    client: ComfyClient, folder: str, known: Mapping[str, int | None] | None
+) -> Mapping[str, int | None] | None:
     try:
         entries: Sequence[Any] = await client.models_in(folder)
     except WorkerError:

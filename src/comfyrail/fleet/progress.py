@@ -1,6 +1,6 @@
 """From a worker's messages to the job's progress and node events. Pure but for the clock."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from comfyrail.fleet.comfyui.messages import (
     NodesCached,
     ProgressChanged,
 )
-from comfyrail.jobs.events import EventType, NewEvent
+from comfyrail.jobs.events import Event, EventType, NewEvent
 from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.job import NewOutput, Progress
 
@@ -60,10 +60,25 @@ class ProgressTracker:
                         self._complete(change.node, cached=False)
                     elif change.node in self.prompt and change.node not in self._done:
                         self._begin(change.node)
-                        self._running[change.node] = change.fraction
-                        self._changed = True
+                        self._advance(change.node, change.fraction)
             case _:
                 return
+
+    def restore(self, events: Iterable[Event]) -> None:
+        """Go on from what another process has told of this attempt: nothing is told twice."""
+        for event in events:
+            node = event.data.get("node_id")
+            if not isinstance(node, str) or node not in self.prompt:
+                continue
+            if event.type is EventType.NODE_STARTED and node not in self._started:
+                ago = max(0, self.clock.now() - event.at) / 1000
+                self._started[node] = self.clock.monotonic() - ago
+                self._running.setdefault(node, 0.0)
+                self._current = node
+            elif event.type is EventType.NODE_COMPLETED and node not in self._done:
+                self._close(node)
+                if event.data.get("cached") is True:
+                    self.cached.add(node)
 
     def complete_rest(self) -> None:
         """The prompt has succeeded: what was running has ended too."""
@@ -126,9 +141,17 @@ class ProgressTracker:
             "node_progress": {node: round(part, 4) for node, part in self._running.items()},
         }
 
+    def _advance(self, node: str, fraction: float) -> None:
+        """A node that lists itself again at an earlier point has not gone back."""
+        if fraction > self._running.get(node, 0.0):
+            self._running[node] = fraction
+            self._changed = True
+
     def _begin(self, node: str) -> None:
+        if node not in self.prompt or node in self._done:
+            return
         self._current = node
-        if node not in self.prompt or node in self._started or node in self._done:
+        if node in self._started:
             return
         self._started[node] = self.clock.monotonic()
         self._running.setdefault(node, 0.0)
@@ -138,11 +161,7 @@ class ProgressTracker:
     def _complete(self, node: str, *, cached: bool) -> None:
         if node not in self.prompt or node in self._done:
             return
-        self._done.add(node)
-        self._share_done += self._shares[node]
-        self._running.pop(node, None)
-        if self._current == node:
-            self._current = None
+        self._close(node)
         self._changed = True
         started = self._started.get(node)
         seconds = None if started is None else round(self.clock.monotonic() - started, 4)
@@ -152,6 +171,13 @@ class ProgressTracker:
             self.node_seconds[node] = seconds
         data = {**self._name(node), "cached": cached, "duration": seconds}
         self._events.append(NewEvent(EventType.NODE_COMPLETED, data))
+
+    def _close(self, node: str) -> None:
+        self._done.add(node)
+        self._share_done += self._shares[node]
+        self._running.pop(node, None)
+        if self._current == node:
+            self._current = None
 
     def _name(self, node: str) -> dict[str, Any]:
         return {"node_id": node, "node_type": self.prompt[node].get("class_type")}

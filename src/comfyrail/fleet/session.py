@@ -1,8 +1,9 @@
 """One attempt on one worker: submit, follow, reconcile, fetch, and say how it ended."""
 
 import asyncio
-from asyncio import FIRST_COMPLETED
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import structlog
 
@@ -16,21 +17,28 @@ from comfyrail.errors import (
     WorkerUnreachable,
 )
 from comfyrail.fleet.accounts import Account, Measured
-from comfyrail.fleet.comfyui.history import HistoryEntry, NodeFailure
+from comfyrail.fleet.attempt_log import AttemptLog
+from comfyrail.fleet.attempt_timing import AttemptTiming
+from comfyrail.fleet.comfyui.history import FAILURES_KEPT, HistoryEntry, NodeFailure
 from comfyrail.fleet.comfyui.messages import ExecutionNoted, Message, PromptEnded
 from comfyrail.fleet.connection import WorkerConnection
-from comfyrail.fleet.faults import interrupted, node_failed, timed_out, unexplained
-from comfyrail.fleet.outputs import BlobSink, fetch_outputs
+from comfyrail.fleet.delivery import Delivery
+from comfyrail.fleet.faults import node_failed
+from comfyrail.fleet.harvest import harvest
+from comfyrail.fleet.inputs import WorkerInputs
+from comfyrail.fleet.inquiry import Inquiry
+from comfyrail.fleet.orders import Orders
+from comfyrail.fleet.outputs import BlobSink, Fetched
+from comfyrail.fleet.previews import Previews
 from comfyrail.fleet.progress import ProgressTracker
+from comfyrail.fleet.socket_pictures import SocketPictures
+from comfyrail.fleet.verdict import judge
 from comfyrail.jobs.faults import Fault
-from comfyrail.jobs.job import Attempt, NewOutput
-from comfyrail.jobs.outcome import Cancelled, Completed, Failed, Lost, Outcome
+from comfyrail.jobs.job import Attempt, Usage
+from comfyrail.jobs.outcome import Completed, Failed, Lost, Outcome
 from comfyrail.store.interface import Store
-from comfyrail.store.signals import Subscription, cancel_topic
 
 log = structlog.get_logger(__name__)
-
-FAILURES_KEPT = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,11 @@ class SessionTimes:
 
 
 class AttemptSession:
-    """Messages are hints that wake the loop; only the worker's history ends it."""
+    """Messages are hints that wake the loop; only the worker's history ends it.
+
+    The attempt may wait in the worker's own queue behind another one: its time counts from when
+    the worker begins it, and what happens to the worker before that is not held against the job.
+    """
 
     def __init__(
         self,
@@ -57,37 +69,64 @@ class AttemptSession:
         clock: Clock,
         times: SessionTimes,
         account: Account,
+        inputs: WorkerInputs | None = None,
+        previews: Previews | None = None,
     ) -> None:
+        """`inputs`: for a worker that does not see the server's input folder."""
         self._attempt = attempt
         self._account = account
         self._connection = connection
         self._client = connection.client
-        self._store = store
         self._sink = sink
         self._clock = clock
         self._times = times
+        self._inputs = inputs
+        self._wants_previews = previews is not None
+        self._inquiry = Inquiry(connection.client, attempt.prompt_id)
+        self._timing = AttemptTiming(attempt, clock)
+        self._pictures = SocketPictures(attempt, sink, previews)
         # One that is taken over goes on from where its job was.
         self._tracker = ProgressTracker(
             attempt.prompt, clock, account.weights(), attempt.progress.fraction
         )
-        self._wake = asyncio.Event()
+        self._log = AttemptLog(
+            attempt,
+            self._tracker,
+            store,
+            clock,
+            interval=times.progress_interval,
+            retry=times.retry_interval,
+        )
+        self._orders = Orders(self._timing, attempt.timeout_seconds, clock)
+        self.outcome: Outcome | None = None
+        """How it ended, once that is written."""
         self._look_now = False
         self._is_adopted = False
-        self._is_stale = False
+        self._had_company = False
         self._failures: list[NodeFailure] = []
-        self._gone: Lost | None = None
         self._stop_before_leaving = False
-        self._stop_with: Cancelled | Failed | None = None
         self._stop_since: float | None = None
+        self._unseen_seconds = 0.0
         now = clock.monotonic()
-        self._started = now - max(0, clock.now() - attempt.started_at) / 1000
-        self._deadline = self._started + attempt.timeout_seconds
         self._last_contact = now
         self._next_look = now + times.poll_interval
         self._next_stop = now
-        # A job that is over before the first flush is due writes its events with its end.
-        self._next_flush = now + times.progress_interval
         self._may_linger = False
+
+    # What others ask and tell
+
+    @property
+    def prompt_id(self) -> str:
+        return self._attempt.prompt_id
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the worker has started to execute it, as far as is known."""
+        return self._timing.has_begun
+
+    def remaining_seconds(self) -> float:
+        """Expected seconds from when it began, or begins, until it ends; never below 0."""
+        return self._timing.remaining(self._tracker.progress().fraction)
 
     async def run(self, *, adopted: bool) -> None:
         """Do all of it and write the end. An attempt that is no longer ours is left alone."""
@@ -95,96 +134,91 @@ class AttemptSession:
         try:
             outcome = await self._play(adopted=adopted)
             self._may_linger |= isinstance(outcome, Lost)
-            await self._finish(outcome)
+            await self._log.finish(outcome, self._settle(outcome))
+            self.outcome = outcome
         except StaleAttempt:
             self._may_linger = True
             log.warning("attempt_taken_over", job_id=self._attempt.job_id)
+        finally:
+            self._pictures.close()
 
     def worker_is_gone(self, lost: Lost, *, still_runs: bool = False) -> None:
         """It is known that the worker has ended, or was removed and `still_runs`: do not wait."""
-        self._gone = lost
         self._stop_before_leaving = still_runs
-        self._wake.set()
+        self._orders.leave(lost)
 
     def attempt_is_stale(self) -> None:
         """The token is no longer valid: stop, write nothing."""
-        self._is_stale = True
-        self._wake.set()
-
-    @property
-    def prompt_id(self) -> str:
-        return self._attempt.prompt_id
+        self._orders.let_go()
 
     async def until_gone(self) -> None:
         """After an end that the worker may not know of: wait until it has let go of the prompt."""
-        while self._may_linger and self._gone is None:
+        while self._may_linger and self._orders.gone is None:
             try:
                 if await self._client.presence(self._attempt.prompt_id) == "absent":
                     return
-                await self._client.stop_prompt(self._attempt.prompt_id)
+                await self._stop_prompt()
             except WorkerError:
                 if not self._connection.is_open:
                     return  # when it comes back, prompts that nobody follows are stopped
             await asyncio.sleep(self._times.retry_interval)
 
-    async def _finish(self, outcome: Outcome) -> None:
-        events, _ = self._tracker.take()
-        usage = self._account.settle(
+    # The way of an attempt
+
+    async def _play(self, *, adopted: bool) -> Outcome:
+        prompt_id = self._attempt.prompt_id
+        if adopted:
+            await self._go_on_from_what_was_told()
+        watcher = asyncio.create_task(self._watch_cancel(), name=f"cancel-{self._attempt.job_id}")
+        try:
+            with self._connection.listening(prompt_id, self._observe, self._pictures.take):
+                if self._attempt.cancel_requested:
+                    self._orders.cancel()
+                self._look_now = adopted
+                self._had_company = adopted or self._connection.has_others(prompt_id)
+                return (None if adopted else await self._submit()) or await self._follow()
+        finally:
+            watcher.cancel()
+
+    async def _watch_cancel(self) -> None:
+        await self._log.wait_for_cancel()
+        self._orders.cancel()
+
+    async def _go_on_from_what_was_told(self) -> None:
+        self._pictures.note_gap()
+        told = await self._log.read_back()
+        self._tracker.restore(told.node_events)
+        if told.began is not None:
+            self._timing.begin_at(told.began)
+
+    def _settle(self, outcome: Outcome) -> Usage:
+        return self._account.settle(
             Measured(
-                seconds=self._clock.monotonic() - self._started,
+                seconds=self._unseen_seconds + self._timing.seconds_used(),
                 node_seconds=self._tracker.node_seconds,
                 cached=frozenset(self._tracker.cached),
                 is_whole=isinstance(outcome, Completed) and not self._is_adopted,
             )
         )
-        while True:
-            try:
-                await self._store.finish_attempt(self._attempt.token, outcome, events, usage)
-            except StoreUnavailable as error:
-                # The result exists and must not be lost for a full disk: keep trying.
-                log.warning("finish_delayed", job_id=self._attempt.job_id, error=error.message)
-                await asyncio.sleep(self._times.retry_interval)
-            else:
-                return
 
-    async def _play(self, *, adopted: bool) -> Outcome:
-        job_id = self._attempt.job_id
-        with (
-            self._connection.listening(self._attempt.prompt_id, self._observe),
-            self._store.signals.subscribe(cancel_topic(job_id)) as cancels,
-        ):
-            watcher = asyncio.create_task(self._watch_cancel(cancels), name=f"cancel-{job_id}")
-            try:
-                if self._attempt.cancel_requested:
-                    self._stop_with = Cancelled()
-                self._look_now = adopted
-                return (None if adopted else await self._submit()) or await self._follow()
-            finally:
-                watcher.cancel()
-
-    async def _watch_cancel(self, cancels: Subscription) -> None:
-        # The store has the truth, the signal only wakes: a cancel may have come between the
-        # attempt's start and the subscription.
-        while True:
-            try:
-                if await self._store.is_cancel_requested(self._attempt.job_id):
-                    break
-                await cancels.wait()
-            except StoreUnavailable:
-                await asyncio.sleep(self._times.retry_interval)
-        self._stop_with = self._stop_with or Cancelled()
-        self._wake.set()
+    # Submitting
 
     async def _submit(self) -> Outcome | None:
         """Hand the graph over; an outcome only when it is certain that nothing will run."""
-        if self._stop_with is not None:
-            return self._stop_with
+        prompt: Mapping[str, Any] | Outcome = self._attempt.prompt
+        if self._inputs is not None:
+            prompt = await self._bring_inputs(self._inputs)
+        if not isinstance(prompt, Mapping):
+            return prompt
+        if self._orders.stop_with is not None:
+            return self._orders.stop_with
         try:
             await self._client.submit(
-                self._attempt.prompt,
+                prompt,
                 self._attempt.prompt_id,
                 self._connection.client_id,
                 self._attempt.execution_config,
+                with_previews=self._wants_previews,
             )
         except PromptRejected as error:
             return Failed(Fault.of(error))
@@ -195,161 +229,165 @@ class AttemptSession:
             self._look_now = True  # it may have been accepted before the line broke
         return None
 
+    async def _bring_inputs(self, inputs: WorkerInputs) -> Mapping[str, Any] | Outcome:
+        delivery = Delivery(
+            inputs,
+            self._client,
+            self._orders,
+            self._clock,
+            self._times.unreachable_limit,
+            self._times.retry_interval,
+        )
+        brought = await delivery.bring(self._attempt.prompt)
+        return self._lost_with(brought) if isinstance(brought, Lost) else brought
+
+    # Following
+
     def _observe(self, message: Message | None) -> None:
-        if message is None or isinstance(message, PromptEnded):
+        if message is None:
+            self._pictures.note_gap()
+            self._look_now = True
+        elif isinstance(message, PromptEnded):
             self._look_now = True
         else:
-            self._last_contact = self._clock.monotonic()
-            self._next_look = self._last_contact + self._times.poll_interval
+            self._timing.begin()
+            self._inquiry.note_heard()
+            self._note_contact()
             self._tracker.observe(message)
             if isinstance(message, ExecutionNoted) and message.failure is not None:
                 self._failures = [*self._failures, message.failure][-FAILURES_KEPT:]
-        self._wake.set()
+        self._orders.wake()
 
     async def _follow(self) -> Outcome:
+        orders = self._orders
         while True:
-            self._wake.clear()
-            if self._is_stale:
-                raise StaleAttempt("The attempt's lease was lost.")
-            if self._gone is not None:
-                if self._stop_before_leaving:
-                    await self._press_stop(self._clock.monotonic())
-                return self._gone
+            is_to_stop = orders.look()
             now = self._clock.monotonic()
-            if now >= self._deadline and self._stop_with is None:
-                self._stop_with = Failed(timed_out(self._attempt.timeout_seconds))
-            if self._stop_with is not None and now >= self._next_stop:
+            if orders.gone is not None:
+                return await self._leave(orders.gone)
+            if is_to_stop and now >= self._next_stop:
                 await self._press_stop(now)
             if self._look_now or now >= self._next_look:
                 outcome = await self._look()
                 if outcome is not None:
                     return outcome
-            if self._has_stopped_in_vain(now) and self._stop_with is not None:
+            if orders.stop_with is not None and self._has_stopped_in_vain(now):
                 self._may_linger = True
-                return self._stop_with
-            await self._flush()
-            await self._sleep()
+                return orders.stop_with
+            await self._log.note_progress()
+            await orders.wait(self._next_due())
 
-    async def _sleep(self) -> None:
-        """Until something happens or the next thing is due."""
-        due = [self._next_look, self._deadline]
-        if self._stop_with is not None:
-            due = [self._next_look, self._next_stop]
-        if self._tracker.has_news:
-            due.append(self._next_flush)
-        try:
-            async with asyncio.timeout(max(0.0, min(due) - self._clock.monotonic())):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+    async def _leave(self, gone: Lost) -> Outcome:
+        """The worker is gone. What was to be stopped has stopped with it."""
+        if self._stop_before_leaving:
+            await self._press_stop(self._clock.monotonic())
+        return self._orders.stop_with or self._lost_with(gone)
+
+    def _next_due(self) -> float:
+        is_to_stop = self._orders.stop_with is not None
+        end = self._next_stop if is_to_stop else self._timing.deadline
+        return min(self._next_look, end, self._log.due)
 
     async def _look(self) -> Outcome | None:
         """Ask the worker what became of the prompt: its history is the truth."""
         self._look_now = False
-        prompt_id = self._attempt.prompt_id
         try:
-            entry = await self._client.history(prompt_id)
-            if entry is None and await self._client.presence(prompt_id) == "absent":
-                # It may have ended between the two looks.
-                entry = await self._client.history(prompt_id)
-                if entry is None:
-                    # After a restart of the server that says nothing about the job.
-                    counted = not self._is_adopted
-                    return self._stop_with or Lost("the worker no longer knows of it", counted)
+            found = await self._inquiry.ask()
         except WorkerError as error:
-            self._next_look = self._clock.monotonic() + self._times.retry_interval
+            self._look_again_soon()
             away = self._clock.monotonic() - self._last_contact
-            return Lost(error.message) if away > self._times.unreachable_limit else None
+            return self._lost(error.message) if away > self._times.unreachable_limit else None
+        self._note_contact()
+        if isinstance(found, HistoryEntry):
+            return await self._conclude(found)
+        match found:
+            case "running":
+                self._timing.begin()
+            case "doubtful":
+                self._look_again_soon()
+            case "absent":
+                # After a restart of the server that says nothing about the job.
+                lost = self._lost("the worker no longer knows of it", counted=not self._is_adopted)
+                return self._orders.stop_with or lost
+        return None
+
+    def _lost(self, cause: str, *, counted: bool = True) -> Lost:
+        """What befell the worker while another prompt ran there is not the job's fault. One that
+        had the worker to itself counts, begun or not: its graph may be what the worker died of.
+        """
+        is_blameless = self._had_company and not self._timing.has_begun
+        return Lost(cause, counted and not is_blameless)
+
+    def _lost_with(self, gone: Lost) -> Lost:
+        return self._lost(gone.cause, counted=gone.counted)
+
+    def _note_contact(self) -> None:
         self._last_contact = self._clock.monotonic()
         self._next_look = self._last_contact + self._times.poll_interval
-        return None if entry is None else await self._conclude(entry)
+
+    def _look_again_soon(self) -> None:
+        self._next_look = self._clock.monotonic() + self._times.retry_interval
+
+    # The end
 
     async def _conclude(self, entry: HistoryEntry) -> Outcome | None:
-        """Fetch what the prompt made.
-
-        The worker's end breaks it off at once; a cancel or the timeout, which may have come before,
-        when it is not done soon after: what a stopped prompt had made is kept.
-        """
-        give_up: float | None = None
-        fetching = asyncio.create_task(
-            fetch_outputs(self._client, entry.files, self._sink),
-            name=f"outputs-{self._attempt.job_id}",
-        )
+        """Fetch what the prompt made and say how it ended; None: try again later."""
+        if not self._timing.has_begun:
+            self._unseen_seconds = entry.seconds or 0.0
+            self._timing.begin()
         try:
-            while not fetching.done():
-                self._wake.clear()
-                if self._is_to_stop() and give_up is None:
-                    give_up = self._clock.monotonic() + self._times.stop_limit
-                if self._gone is not None:
-                    return self._gone
-                if give_up is not None and self._clock.monotonic() >= give_up:
-                    return self._stop_with
-                await self._first_of(fetching, self._deadline if give_up is None else give_up)
-            return self._judge(entry, fetching.result())
+            fetched = await harvest(
+                entry,
+                self._client,
+                self._sink,
+                self._orders,
+                self._clock,
+                deadline=self._timing.deadline,
+                stop_limit=self._times.stop_limit,
+            )
         except StoreUnavailable as error:
             # The worker still has the files: try again, do not run the job again.
             log.warning("outputs_not_stored", job_id=self._attempt.job_id, error=error.message)
-            self._next_look = self._clock.monotonic() + self._times.retry_interval
+            self._look_again_soon()
             return None
-        except WorkerUnreachable as error:
-            return Lost(error.message)
         except WorkerError as error:
+            if entry.status != "success":
+                return judge(entry, (), self._orders.stop_with)  # that much is known
+            if isinstance(error, WorkerUnreachable):
+                return self._orders.stop_with or Lost(error.message)
             return Failed(replace(Fault.of(error), category="execution"))
-        finally:
-            fetching.cancel()
-            await asyncio.gather(fetching, return_exceptions=True)
+        return self._judge(entry, fetched) if isinstance(fetched, Fetched) else fetched
 
-    def _is_to_stop(self) -> bool:
-        """Whether a cancel or the timeout wants the job's end."""
-        if self._is_stale:
-            raise StaleAttempt("The attempt's lease was lost.")
-        if self._clock.monotonic() >= self._deadline and self._stop_with is None:
-            self._stop_with = Failed(timed_out(self._attempt.timeout_seconds))
-        return self._stop_with is not None
-
-    async def _first_of(self, fetching: asyncio.Task[tuple[NewOutput, ...]], until: float) -> None:
-        """Wait until the fetch is done, something happens, or the time is up."""
-        woken = asyncio.create_task(self._wake.wait(), name="wake")
-        left = max(0.0, until - self._clock.monotonic())
-        try:
-            await asyncio.wait({fetching, woken}, timeout=left, return_when=FIRST_COMPLETED)
-        finally:
-            woken.cancel()
-
-    def _judge(self, entry: HistoryEntry, outputs: tuple[NewOutput, ...]) -> Outcome:
-        if entry.status == "success":
+    def _judge(self, entry: HistoryEntry, fetched: Fetched) -> Outcome:
+        is_success = entry.status == "success"
+        if is_success and self._pictures.are_incomplete:
+            return self._orders.stop_with or Lost(
+                "the line to the worker broke while it sent pictures that only the line has"
+            )
+        if is_success:
             self._tracker.complete_rest()
             for failure in entry.failures or self._failures:
                 self._tracker.warn(node_failed(failure))
-            self._tracker.note_outputs(outputs)
-            return Completed(outputs)
+        outputs = (*fetched.outputs, *self._pictures.outputs)
         self._tracker.note_outputs(outputs)
-        if self._stop_with is not None:
-            return replace(self._stop_with, outputs=outputs)
-        if entry.failures:
-            return Failed(node_failed(entry.failures[0]), outputs)
-        return Failed(interrupted() if entry.status == "interrupted" else unexplained(), outputs)
+        for fault in fetched.left_out:
+            self._tracker.warn(fault)
+        return judge(entry, outputs, self._orders.stop_with)
+
+    # Stopping
 
     async def _press_stop(self, now: float) -> None:
         self._stop_since = self._stop_since if self._stop_since is not None else now
         self._next_stop = now + self._times.retry_interval
         try:
-            await self._client.stop_prompt(self._attempt.prompt_id)
+            await self._stop_prompt()
         except WorkerError as error:
             log.warning("stop_failed", job_id=self._attempt.job_id, error=error.message)
         self._look_now = True
 
+    async def _stop_prompt(self) -> None:
+        prompt_id = self._attempt.prompt_id
+        await self._client.stop_prompt(prompt_id, may_wait=not self._timing.has_begun)
+
     def _has_stopped_in_vain(self, now: float) -> bool:
         return self._stop_since is not None and now - self._stop_since > self._times.stop_limit
-
-    async def _flush(self) -> None:
-        now = self._clock.monotonic()
-        if now < self._next_flush or not self._tracker.has_news:
-            return
-        self._next_flush = now + self._times.progress_interval
-        events, progress = self._tracker.take()
-        try:
-            await self._store.record_events(self._attempt.token, events, progress)
-        except StoreUnavailable as error:
-            self._tracker.put_back(events)
-            log.warning("progress_not_stored", job_id=self._attempt.job_id, error=error.message)

@@ -1,6 +1,6 @@
 """Which models a worker has in memory, as far as its jobs tell."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 MOST_KNOWN = 64
 
@@ -19,11 +19,25 @@ class WarmModels:
 
         `room` None: nobody knows how much there is.
         """
-        for name, size in models.items():
-            self._sizes.pop(name, None)
-            self._sizes[name] = size
-        while len(self._sizes) > MOST_KNOWN or (
-            room is not None and len(self._sizes) > 1 and sum(self._sizes.values()) > room
-        ):
-            del self._sizes[next(iter(self._sizes))]
+        self._sizes = _after(self._sizes, models, room)
         return frozenset(self._sizes)
+
+    def names(self) -> frozenset[str]:
+        return frozenset(self._sizes)
+
+    def expected(self, jobs: Iterable[Mapping[str, int]], room: int | None) -> frozenset[str]:
+        """What will be warm after these jobs."""
+        sizes = self._sizes
+        for models in jobs:
+            sizes = _after(sizes, models, room)
+        return frozenset(sizes)
+
+
+def _after(sizes: dict[str, int], models: Mapping[str, int], room: int | None) -> dict[str, int]:
+    after = {name: size for name, size in sizes.items() if name not in models} | dict(models)
+    taken = sum(after.values())
+    for name in list(after):
+        if len(after) <= MOST_KNOWN and (room is None or len(after) == 1 or taken <= room):
+            break
+        taken -= after.pop(name)
+    return after

@@ -20,6 +20,16 @@ class Fault:
         return cls(error.category, error.code, error.message, error.details, error.retry_after)
 
 
+def queue_timeout(seconds: float) -> Fault:
+    return Fault(
+        "timeout",
+        "QUEUE_TIMEOUT",
+        f"No worker took the job within {seconds:g} s. See that workers are up and can run it, "
+        "then submit it again, with a higher priority or a longer queue_timeout.",
+        {"queue_timeout": seconds},
+    )
+
+
 def worker_lost(worker_id: str, cause: str, attempts: int) -> Fault:
     return Fault(
         "system",

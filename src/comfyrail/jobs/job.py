@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from comfyrail.clock import Instant
-from comfyrail.ids import AttemptToken, JobId, OutputId, TenantId, WorkerId
+from comfyrail.ids import AttemptToken, BatchId, JobId, OutputId, TenantId, WorkerId
 from comfyrail.jobs.faults import Fault
+from comfyrail.jobs.needs import JobNeeds
+from comfyrail.jobs.priority import DEFAULT_PRIORITY, QueueClass, Standing
 from comfyrail.jobs.states import AttemptState, JobState
 
 
@@ -20,9 +22,9 @@ class NewJob:
     tenant: TenantId
     prompt: bytes
     node_count: int
-    node_types: frozenset[str]
+    needs: JobNeeds
     priority: int
-    rank: int
+    standing: Standing
     timeout_seconds: float
     expected_seconds: float
     submitted_at: Instant
@@ -30,6 +32,33 @@ class NewJob:
     """How the engine carries it out, as JSON; None where nothing is asked for."""
     estimated_cost: float | None = None
     """US dollars, as expected before it runs."""
+    not_before: Instant | None = None
+    """It is held back until then."""
+    queue_timeout: float | None = None
+    """Seconds that it may wait from when it could first start; None: as long as it takes."""
+    idempotency: "IdempotencyKey | None" = None
+    batch: "BatchPlace | None" = None
+
+    @property
+    def rank(self) -> int:
+        return self.standing.rank(max(self.submitted_at, self.not_before or self.submitted_at))
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """The caller's name for a request; `fingerprint` tells the same request from another one."""
+
+    key: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlace:
+    """Which of a batch's jobs it is."""
+
+    batch_id: BatchId
+    index: int
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +89,16 @@ class Job:
     progress: Progress
     fault: Fault | None
     last_event: int
+    queue_class: QueueClass = QueueClass.MEDIUM
+    effective_priority: float = float(DEFAULT_PRIORITY)
+    not_before: Instant | None = None
+    expires_at: Instant | None = None
+    """When it fails if it is still queued."""
+    batch_id: BatchId | None = None
+    batch_index: int | None = None
     estimated_cost: float | None = None
     cost: float | None = None
     """US dollars of all its attempts so far."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueuedJob:
-    """What placement needs to know of a job at the head of the queue."""
-
-    id: JobId
-    rank: int
-    node_types: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +113,8 @@ class Attempt:
     state: AttemptState
     started_at: Instant
     timeout_seconds: float
+    expected_seconds: float
+    tenant: TenantId
     prompt: Mapping[str, Any]
     progress: Progress
     cancel_requested: bool

@@ -1,22 +1,332 @@
-"""The decision itself, as a pure function."""
+"""The decision itself, as a pure function: which jobs begin now, and where.
 
-from collections.abc import Iterable, Sequence
+Jobs have their turn by deadline, over the heads of all lanes. Each takes the worker where it would
+run soonest, loading included, among all workers: one that is busy with its models warm may be
+better than an idle one without them, and is then kept for it. A job with slack goes further: it
+waits for a warm worker as long as its deadline allows and a load is worth. What is kept for a job
+counts for those behind it.
+"""
 
-from comfyrail.ids import JobId, WorkerId
-from comfyrail.jobs.job import QueuedJob
-from comfyrail.jobs.workers import FreeWorker
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+
+from comfyrail.clock import Instant
+from comfyrail.ids import TenantId
+from comfyrail.jobs.priority import QueueClass
+from comfyrail.jobs.queue import Lane, Placement, QueuedJob
+from comfyrail.jobs.workers import SchedulableWorker
+from comfyrail.scheduling.candidates import CandidateMemo, shared_memo
+from comfyrail.scheduling.fairness import FairShares, RoundOfService, ShareKey
+from comfyrail.scheduling.scoring import expected_cost, gpu_score, load_seconds
+from comfyrail.scheduling.timeline import Group, Index, Timeline
+from comfyrail.scheduling.waiting_lanes import WaitingLane, WaitingLanes
+
+LONGEST_EXPECTED = 7 * 86400.0
 
 
-def place(head: Iterable[QueuedJob], free: Sequence[FreeWorker]) -> list[tuple[JobId, WorkerId]]:
-    """Jobs in the order given, each on the worker that has been idle longest of those that can."""
-    idle = sorted(free, key=lambda worker: worker.idle_since)
-    placed: list[tuple[JobId, WorkerId]] = []
-    for job in head:
-        if not idle:
-            break
-        for index, worker in enumerate(idle):
-            if job.node_types <= worker.node_types:
-                placed.append((job.id, worker.id))
-                del idle[index]
-                break
-    return placed
+@dataclass(frozen=True, slots=True)
+class PlacementRules:
+    """Everything that can be tuned. Times in seconds."""
+
+    patience: Mapping[QueueClass, float] = field(
+        default_factory=lambda: {
+            QueueClass.HIGH: 0.5,
+            QueueClass.MEDIUM: 0.6,
+            QueueClass.LOW: 0.12,
+            QueueClass.BATCH: 0.12,
+        }
+    )
+    """By class, the part of a job's slack that it may spend waiting for a warm worker."""
+    worth_of_load: float = 8.0
+    """A job waits for a warm worker at most so many times as long as loading takes."""
+    batch_loads: float = 4.0
+    """A job that would have to load its models lets those go first for which the worker is warm, as
+    long as their deadlines are not further behind its own than so many times the load takes."""
+    batch_lateness: float = 0.5
+    """The same for a job that is overdue: than this part of the time by which it is."""
+    fairness: float = 16.0
+    """How strongly a tenant that is ahead of its share is put behind: its deadlines are taken to be
+    so many seconds later for each second that the others need to catch up."""
+    tenant_limits: Mapping[TenantId, int] | None = None
+    """Jobs of a tenant that may run at once."""
+    default_limit: int | None = None
+    """The same for tenants that are not in `tenant_limits`; None: no limit."""
+    assumed_model_bytes: int = 2_000_000_000
+    """The size of a model whose size is not known."""
+    longest_late: float = 300.0
+    """A job that is overdue by more than this takes a worker that is free, even where a busy one is
+    said to be better: what is said may be wrong."""
+    horizon: float = 60.0
+    """A job that would not begin within this time is not planned for, nor are those behind it in
+    its lane: by then everything is decided anew."""
+    lookahead: int = 1024
+    """Jobs that are planned for in a round without beginning. After that, workers that are still
+    free take what they are warm for."""
+    most_placements: int = 1000
+    """A round begins no more jobs than this and asks for the next one at once: it is to be short,
+    and so is what has to be written for it."""
+    shortest_wake: float = 0.25
+
+    def limit_of(self, tenant: TenantId) -> int | None:
+        if self.tenant_limits is not None and tenant in self.tenant_limits:
+            return self.tenant_limits[tenant]
+        return self.default_limit
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`wake_in`: seconds after which to decide again although nothing has happened (a job's slack
+    runs out); None: only on news. `service`: what `FairShares.charge` is to be told.
+    """
+
+    placements: Sequence[Placement]
+    wake_in: float | None = None
+    service: RoundOfService = field(default_factory=RoundOfService)
+
+
+def place(
+    lanes: Sequence[Lane],
+    workers: Sequence[SchedulableWorker],
+    now: Instant,
+    shares: FairShares,
+    running: Mapping[TenantId, int],
+    rules: PlacementRules,
+    memo: CandidateMemo = shared_memo,
+) -> Decision:
+    """What to begin now. `workers`: all that take jobs, the busy ones too; `running`: jobs of each
+    tenant that run already. Nothing is changed: charge the shares with the decision's service.
+    """
+    if not any(worker.slots > 0 for worker in workers):
+        return Decision(())
+    return _Round(lanes, workers, now, shares, running, rules, memo).decide()
+
+
+class _Round:
+    def __init__(
+        self,
+        lanes: Sequence[Lane],
+        workers: Sequence[SchedulableWorker],
+        now: Instant,
+        shares: FairShares,
+        running: Mapping[TenantId, int],
+        rules: PlacementRules,
+        memo: CandidateMemo,
+    ) -> None:
+        self._now = now
+        self._rules = rules
+        self._running = dict(running)
+        self._waiting = WaitingLanes(lanes, now, rules.assumed_model_bytes)
+        self._timeline = Timeline(workers, self._waiting.groups, memo)
+        self._least = shares.least(self._waiting.shares)
+        self._waiting.take_turns(shares, self._least, self._delays(len(workers)))
+        self._scores: dict[tuple[int, int, int, float], float] = {}
+        self._placements: list[Placement] = []
+        self._service: dict[ShareKey, float] = {}
+        self._wake_in: float | None = None
+        self._patient: list[tuple[WaitingLane, QueuedJob]] = []
+        """Jobs that wait although they could begin, in the order of their turns."""
+        self._wants_more = False
+        """Whether there are jobs that this round has not seen and free workers could take."""
+
+    def _delays(self, workers: int) -> dict[QueueClass, float]:
+        """What one second more for a tenant costs the others of its class is made up for when each
+        of them has had one too, on all workers together.
+        """
+        tenants: dict[QueueClass, int] = {}
+        for queue_class, _ in self._waiting.shares:
+            tenants[queue_class] = tenants.get(queue_class, 0) + 1
+        second = 1000 * self._rules.fairness / max(1, workers)
+        return {
+            queue_class: second * count if count > 1 else 0.0
+            for queue_class, count in tenants.items()
+        }
+
+    def decide(self) -> Decision:
+        self._take_turns()
+        self._fill()
+        self._spread()
+        if not self._timeline.free_slots:
+            self._wake_in = None
+        elif self._is_full or self._wants_more:
+            self._wake_in = 0.0
+        self._waiting.clear()
+        service = RoundOfService(self._service, self._least)
+        return Decision(self._placements, self._wake_in, service)
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._placements) >= self._rules.most_placements
+
+    def _take_turns(self) -> None:
+        waiting, timeline = self._waiting, self._timeline
+        looks = self._rules.lookahead
+        while timeline.free_slots and looks > 0 and not self._is_full:
+            lane = waiting.next()
+            if lane is None:
+                return
+            if self._is_at_limit(lane.lane.tenant):
+                waiting.drop_share(lane.share)
+                continue
+            index = self._choose(lane)
+            if index is None:
+                waiting.drop(lane)
+            elif timeline.slots[index] > 0:
+                chosen = self._warmer(lane, index) or lane
+                self._begin(chosen, chosen.job, index)
+                chosen.advance()
+            elif timeline.ready[index] > self._rules.horizon:
+                waiting.drop(lane)
+            else:
+                timeline.give(lane.group, index, _expected(lane.job))
+                lane.advance()
+                looks -= 1
+
+    def _fill(self) -> None:
+        """Workers that nobody has chosen when enough jobs have had their turn: each takes the first
+        of those that it is warm for.
+        """
+        if not self._timeline.free_slots or self._waiting.next() is None:
+            return
+        for index in self._timeline.idle():
+            if self._is_full:
+                return
+            lane = self._warm_lane(index, most_missing=0, latest=None)
+            if lane is not None:
+                self._begin(lane, lane.job, index)
+                lane.advance()
+
+    def _spread(self) -> None:
+        """Jobs that would wait for a warm worker take one that is still free when everybody has had
+        his turn, if it has room for their models: such a load pushes nothing out.
+        """
+        timeline = self._timeline
+        for lane, job in self._patient:
+            if not timeline.free_slots or self._is_full:
+                return
+            soonest = timeline.soonest(lane.group)
+            if soonest is None or self._is_at_limit(lane.lane.tenant):
+                continue
+            index = soonest[1]
+            if timeline.slots[index] > 0 and timeline.has_room(lane.group, index):
+                self._begin(lane, job, index)
+                self._wants_more = True  # those behind it have not been looked at for this
+
+    def _is_at_limit(self, tenant: TenantId) -> bool:
+        limit = self._rules.limit_of(tenant)
+        return limit is not None and self._running.get(tenant, 0) >= limit
+
+    def _choose(self, lane: WaitingLane) -> Index | None:
+        """The worker for the lane's next job, or the one that is to be kept for it; None: there is
+        no worker that could run it.
+        """
+        timeline, group = self._timeline, lane.group
+        warmest = timeline.warmest(group)
+        if warmest is not None and warmest[0] <= 0:
+            return warmest[1]
+        soonest = timeline.soonest(group)
+        if soonest is None or warmest is None:
+            return soonest[1] if soonest else None
+        start, index = soonest
+        warm_start, warm_index = warmest
+        is_free = timeline.slots[index] > 0
+        takes_now = timeline.slots[warm_index] > 0
+        if warm_start > start:
+            spare = self._longest_wait(lane, start - timeline.ready[index]) - warm_start
+            waits = spare >= 0 and not (is_free and takes_now and timeline.has_room(group, index))
+        elif takes_now or not is_free:
+            return warm_index
+        else:
+            spare = warm_start
+            waits = (self._now - lane.due) / 1000 <= self._rules.longest_late
+        if waits and is_free and not takes_now:
+            self._wake_within(spare)
+            if warm_start > start:
+                self._patient.append((lane, lane.job))
+        return warm_index if waits else index
+
+    def _longest_wait(self, lane: WaitingLane, loading: float) -> float:
+        slack = (lane.job.rank - self._now) / 1000
+        patience = self._rules.patience.get(lane.lane.queue_class, 0.0)
+        return min(slack * patience, loading * self._rules.worth_of_load)
+
+    def _wake_within(self, seconds: float) -> None:
+        seconds = max(seconds, self._rules.shortest_wake)
+        self._wake_in = seconds if self._wake_in is None else min(self._wake_in, seconds)
+
+    def _warmer(self, lane: WaitingLane, index: Index) -> WaitingLane | None:
+        """The lane whose next job goes first on a worker that is warm for it and not for this one:
+        jobs of a group run back to back [4.6], within what the deadline of this one allows.
+
+        Merging like jobs into one execution [4.8] would come in here: those that would follow each
+        other on this worker are the ones that could run as one.
+        """
+        rules = self._rules
+        missing = self._timeline.missing(lane.group, index)
+        if not missing:
+            return None
+        late = max(0.0, (self._now - lane.due) / 1000)
+        loading = load_seconds(missing, self._timeline.workers[index].profile)
+        latest = lane.due + 1000 * max(rules.batch_loads * loading, rules.batch_lateness * late)
+        return self._warm_lane(index, most_missing=missing // 2, latest=latest)
+
+    def _warm_lane(
+        self, index: Index, *, most_missing: int, latest: float | None
+    ) -> WaitingLane | None:
+        """Of the lanes that the worker is warm for, the one that is due first, if by `latest`."""
+        timeline = self._timeline
+        best: WaitingLane | None = None
+        for name in sorted(timeline.warm[index] & self._waiting.models.keys()):
+            other = self._first_within_limit(name)
+            if (
+                other is not None
+                and (latest is None or other.due <= latest)
+                and timeline.missing(other.group, index) <= most_missing
+                and timeline.can_run(other.group, index)
+            ):
+                best, latest = other, other.due
+        return best
+
+    def _first_within_limit(self, model: str) -> WaitingLane | None:
+        lane = self._waiting.first_with(model)
+        while lane is not None and self._is_at_limit(lane.lane.tenant):
+            self._waiting.drop(lane)
+            lane = self._waiting.first_with(model)
+        return lane
+
+    def _begin(self, lane: WaitingLane, job: QueuedJob, index: Index) -> None:
+        timeline, group = self._timeline, lane.group
+        worker = timeline.workers[index]
+        warm = len(group.names & timeline.warm[index])
+        missing = timeline.missing(group, index)
+        score = self._score(group, index, warm)
+        expected = _expected(job)
+        seconds = expected + load_seconds(missing, worker.profile) if missing else expected
+        timeline.give(group, index, expected)
+        lane.begun += 1
+        if lane.lane.has_more and lane.begun == len(lane.lane.jobs):
+            self._wants_more = True
+        lane.share.serve(seconds)
+        key = lane.share.key
+        tenant = key[1]
+        self._running[tenant] = self._running.get(tenant, 0) + 1
+        self._service[key] = self._service.get(key, 0.0) + seconds
+        cost = expected_cost(seconds, group.needs, worker.profile)
+        self._placements.append(
+            Placement(job.id, worker.id, score, cost, warm, len(group.names), missing)
+        )
+
+    def _score(self, group: Group, index: Index, warm: int) -> float:
+        worker = self._timeline.workers[index]
+        key = (group.number, id(worker.profile), warm, worker.load)
+        score = self._scores.get(key)
+        if score is None:
+            score = self._scores[key] = gpu_score(
+                group.needs, worker.profile, self._timeline.warm[index], worker.load
+            )
+        return score
+
+
+def _expected(job: QueuedJob) -> float:
+    seconds = job.expected_seconds
+    return min(max(0.0, seconds), LONGEST_EXPECTED) if isfinite(seconds) else LONGEST_EXPECTED

@@ -1,27 +1,26 @@
 """The store, as domain verbs. Every backend passes the suite in tests/store."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from comfyrail.clock import Instant
-from comfyrail.ids import AttemptToken, JobId, OutputId, TenantId, WorkerId
+from comfyrail.ids import AttemptToken, BatchId, JobId, OutputId, TenantId, WorkerId
+from comfyrail.jobs.batches import Batch, BatchJob, BatchMember, NewBatch, Trial
 from comfyrail.jobs.events import Event, NewEvent
-from comfyrail.jobs.job import Attempt, Job, NewJob, Output, Progress, QueuedJob, Usage
+from comfyrail.jobs.job import Attempt, IdempotencyKey, Job, NewJob, Output, Progress, Usage
+from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.outcome import Outcome
+from comfyrail.jobs.parameter_search import Search
+from comfyrail.jobs.priority import Standing
+from comfyrail.jobs.queue import Backlog, Lane, LaneKey, Placement, QueuePlace, QueueState
 from comfyrail.jobs.states import JobState
 from comfyrail.store.signals import Signals
 
 DEFAULT_LEASE_SECONDS = 15.0
 
-POSITION_LIMIT = 10_000
-"""Positions are counted exactly up to here; further back a job's position is None."""
-
 RECORDS_KEPT = 1000
 """Estimates look at so many past executions."""
-
-SUBMIT_POSITION_LIMIT = 100
-"""The same at submission, where counting is on the hot path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +30,7 @@ class Assignment:
     job_id: JobId
     worker_id: WorkerId
     token: AttemptToken
+    placement: Placement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,86 @@ class WorkerRecord:
     catalog_fingerprint: str | None = None
     description: bytes | None = None
     """What it says of its machine and models, as the fleet wrote it."""
+    pool: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """The driver's settings for it, without secrets."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    is_cordoned: bool = False
+    """It takes no new jobs until someone says so."""
+
+    @property
+    def is_likeness(self) -> bool:
+        """No worker: it keeps what those of a pool can run, for when there are none."""
+        return self.pool is not None and self.id == f"{self.pool}-0"
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """What became of a submission. `is_replay`: the same request had been accepted before."""
+
+    job_id: JobId
+    submitted_at: Instant
+    expected_seconds: float
+    place: QueuePlace | None
+    """None for one that is held back for later, and for a replay."""
+    is_replay: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
     jobs: Sequence[Job]
     next_cursor: JobId | None
+
+
+@dataclass(frozen=True, slots=True)
+class AddedBatch:
+    """`is_replay`: the same request had been accepted before; the id is that of then."""
+
+    batch_id: BatchId
+    is_replay: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPage:
+    batches: Sequence[Batch]
+    next_cursor: BatchId | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPage:
+    members: Sequence[BatchMember]
+    next_cursor: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedBatch:
+    """A batch that the server still has something to do about."""
+
+    id: BatchId
+    tenant: TenantId
+    tier: str
+    planned: int
+    made: int
+    """Jobs so far."""
+    unsettled: int
+    """Trials of which it is not known yet what they are worth."""
+    is_opening: bool
+    is_active: bool
+    """Some of its jobs are queued or processing."""
+    is_cancelled: bool
+    is_stopped: bool
+    must_stop: bool
+    """A job has failed, and that is to end it."""
+    search: Search | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTrial:
+    """A job of a search that has no score yet. `state` is None when the job is gone."""
+
+    index: int
+    job_id: JobId
+    state: JobState | None
 
 
 class Store(Protocol):
@@ -65,11 +139,16 @@ class Store(Protocol):
 
     # Jobs
 
-    async def add_job(self, job: NewJob) -> int | None:
+    async def add_job(self, job: NewJob) -> Enqueued:
         """Put a job on disk with its first event.
 
-        Return its place in the queue from 1, or None beyond SUBMIT_POSITION_LIMIT.
+        With an idempotency key that this tenant has used before: the job of that time. Raises
+        IdempotencyMismatch where that was another request.
         """
+        ...
+
+    async def find_by_key(self, tenant: TenantId, key: IdempotencyKey) -> Enqueued | None:
+        """The job that a key was used for. Raises IdempotencyMismatch as above."""
         ...
 
     async def get_job(self, tenant: TenantId, job_id: JobId) -> Job:
@@ -86,13 +165,62 @@ class Store(Protocol):
         """Jobs that are queued or processing, by state, over all tenants."""
         ...
 
-    async def queue_position(self, job_id: JobId) -> int | None:
-        """Place of a queued job, from 1; None when it is not queued or beyond POSITION_LIMIT."""
+    async def queue_place(self, job_id: JobId) -> QueuePlace | None:
+        """Where a job stands; None when it is not queued, or held back for later."""
         ...
 
-    async def queue_head(self, limit: int, after: tuple[int, JobId] | None) -> Sequence[QueuedJob]:
-        """The next jobs by rank, following the one with rank and id `after`."""
+    async def prompt_of(self, tenant: TenantId, job_id: JobId) -> bytes:
+        """The job's graph in ComfyUI's API format, as JSON. Raises JobNotFound."""
         ...
+
+    async def needs_of(self, job_id: JobId) -> JobNeeds:
+        """What a job asks of its worker."""
+        ...
+
+    async def queue_lanes(
+        self, jobs_per_lane: int, lanes: int, after: LaneKey | None = None
+    ) -> Sequence[Lane]:
+        """Lanes with jobs that may start now, in the order of their keys from `after` on, around
+        the end to the beginning; none while the queue is paused. What it costs depends on what is
+        asked for, not on how long the queue is.
+        """
+        ...
+
+    async def backlog(self) -> Sequence[Backlog]:
+        """What waits, by class and group."""
+        ...
+
+    async def running_by_tenant(self) -> Mapping[TenantId, int]:
+        """Jobs that are processing."""
+        ...
+
+    async def arrivals(self, since: Instant) -> Mapping[int, tuple[int, float]]:
+        """Jobs submitted since then and the seconds they were expected to take, by minute (whole
+        minutes since the epoch).
+        """
+        ...
+
+    async def release_due(self) -> Instant | None:
+        """Let held jobs into the queue whose time has come; when the next one is due."""
+        ...
+
+    async def expire_queued(self) -> tuple[Sequence[JobId], Instant | None]:
+        """Fail queued jobs that have waited longer than they may; those, and when to look next."""
+        ...
+
+    async def reprioritize(
+        self, tenant: TenantId, job_id: JobId, priority: int, standing: Standing
+    ) -> Job:
+        """Give a queued job another place. Raises Conflict when it is not queued."""
+        ...
+
+    async def queue_state(self) -> QueueState: ...
+
+    async def pause_queue(self, reason: str | None) -> QueueState:
+        """No job is given to a worker until `resume_queue`. Those that run go on."""
+        ...
+
+    async def resume_queue(self) -> QueueState: ...
 
     async def request_cancel(self, tenant: TenantId, job_id: JobId) -> Job:
         """Cancel a queued job at once; ask for it when it is processing. Idempotent.
@@ -169,6 +297,8 @@ class Store(Protocol):
 
     async def save_worker(self, record: WorkerRecord) -> None: ...
 
+    async def cordon_worker(self, worker_id: WorkerId, *, is_cordoned: bool) -> None: ...
+
     async def remove_worker(self, worker_id: WorkerId) -> None: ...
 
     async def list_workers(self) -> Sequence[WorkerRecord]: ...
@@ -187,4 +317,95 @@ class Store(Protocol):
 
     async def list_catalogs(self) -> Mapping[str, bytes]:
         """All remembered catalogs by fingerprint."""
+        ...
+
+    # Batches
+
+    async def add_batch(
+        self, batch: NewBatch, jobs: Sequence[BatchJob], key: IdempotencyKey | None = None
+    ) -> AddedBatch:
+        """Put a batch with all its jobs on disk, or nothing: no job starts before all are in, and
+        what a crash has left half-way is removed at the next start.
+
+        With a key that this tenant has used for a batch before: that batch. Raises
+        IdempotencyMismatch where that was another request.
+        """
+        ...
+
+    async def find_batch_by_key(self, tenant: TenantId, key: IdempotencyKey) -> BatchId | None:
+        """The batch that a key was used for. Raises IdempotencyMismatch as above."""
+        ...
+
+    async def release_batch(self, batch_id: BatchId) -> None:
+        """Let the jobs of a batch that is all stored into the queue, where a crash came between."""
+        ...
+
+    async def get_batch(self, tenant: TenantId, batch_id: BatchId) -> Batch:
+        """Raise BatchNotFound for unknown batches and those of other tenants alike."""
+        ...
+
+    async def list_batches(self, tenant: TenantId, after: BatchId | None, limit: int) -> BatchPage:
+        """Newest first."""
+        ...
+
+    async def list_batch_members(
+        self, tenant: TenantId, batch_id: BatchId, after: int, limit: int
+    ) -> MemberPage:
+        """The jobs of a batch with larger numbers than `after`, in order."""
+        ...
+
+    async def list_batch_job_ids(
+        self, tenant: TenantId, batch_id: BatchId, limit: int
+    ) -> Sequence[JobId]: ...
+
+    async def cancel_batch(self, tenant: TenantId, batch_id: BatchId) -> None:
+        """Remember that a batch is to end; `cancel_batch_jobs` does it. Raises Conflict when it has
+        ended in another way.
+        """
+        ...
+
+    async def stop_batch(self, batch_id: BatchId) -> None:
+        """Remember that a failure has ended a batch."""
+        ...
+
+    async def cancel_batch_jobs(self, batch_id: BatchId, *, running: bool) -> int:
+        """Cancel the queued jobs of a batch and, with `running`, ask for the end of the others;
+        how many there were.
+        """
+        ...
+
+    async def watched_batches(self, after: BatchId | None, limit: int) -> Sequence[WatchedBatch]:
+        """Batches of all tenants that the server still has something to do about, oldest first."""
+        ...
+
+    async def leave_batch(self, batch_id: BatchId) -> None:
+        """Nothing is left to do about a batch."""
+        ...
+
+    async def batch_request(self, batch_id: BatchId) -> bytes:
+        """What a search makes its jobs of."""
+        ...
+
+    async def open_trials(self, batch_id: BatchId) -> Sequence[OpenTrial]:
+        """The jobs of a search that are not settled, in order."""
+        ...
+
+    async def best_trials(self, batch_id: BatchId, search: Search) -> Sequence[Trial]:
+        """The best few that have a score, the best one first."""
+        ...
+
+    async def add_trials(self, batch_id: BatchId, jobs: Sequence[BatchJob]) -> bool:
+        """Put further jobs of a search on disk; False when it is to end instead."""
+        ...
+
+    async def settle_trial(
+        self, batch_id: BatchId, index: int, score: float | None, note: str | None = None
+    ) -> None:
+        """Remember what a trial is worth, or with None that it will have no score."""
+        ...
+
+    async def score_trial(
+        self, tenant: TenantId, batch_id: BatchId, job_id: JobId, score: float
+    ) -> None:
+        """The same by the caller. Raises Conflict unless the search waits for this one."""
         ...

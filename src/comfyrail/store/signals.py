@@ -10,6 +10,8 @@ from comfyrail.ids import JobId
 QUEUE = "queue"
 WORKERS = "workers"
 RECORDS = "records"
+BATCHES = "batches"
+"""A job of a batch has ended, or a batch has changed."""
 
 
 def job_topic(job_id: JobId) -> str:

@@ -15,6 +15,7 @@ from comfyrail.jobs.job import Attempt, Usage
 from comfyrail.planning.analysis import Analysis
 from comfyrail.planning.cost import CostRates, cost_of
 from comfyrail.planning.duration import DurationModel, Prediction
+from comfyrail.planning.model_plan import DEFAULT_BYTES_PER_SECOND, learn_load_rate
 from comfyrail.planning.progress_weights import progress_weights
 from comfyrail.planning.records import ExecutionRecord, record_of
 from comfyrail.store.interface import RECORDS_KEPT, Store
@@ -45,6 +46,7 @@ class Estimates:
         self.analyst = analyst
         self._records: deque[ExecutionRecord] = deque(maxlen=RECORDS_KEPT)
         self._last_record = 0
+        self._load_rate = DEFAULT_BYTES_PER_SECOND
         self.model = DurationModel.fit(())
 
     async def run(self) -> None:
@@ -69,6 +71,14 @@ class Estimates:
         """Where nobody knows how much memory it takes, time alone counts."""
         memory = 0 if analysis is None else analysis.needs.video_memory
         return cost_of(seconds, device, memory, self.rates)
+
+    def rate(self, device: str | None) -> float:
+        """US dollars a second of a device."""
+        return self.rates.rate_of(device)
+
+    def load_bytes_per_second(self) -> float:
+        """How fast models have been loaded lately."""
+        return self._load_rate
 
     def open(self, attempt: Attempt, device: str | None) -> Account:
         """For the fleet: the account of one attempt."""
@@ -100,7 +110,9 @@ class Estimates:
             if record is not None:
                 self._records.append(record)
         started = time.perf_counter()
-        self.model = await asyncio.to_thread(DurationModel.fit, tuple(self._records))
+        records = tuple(self._records)
+        self.model = await asyncio.to_thread(DurationModel.fit, records)
+        self._load_rate = await asyncio.to_thread(learn_load_rate, records)
         return time.perf_counter() - started
 
 

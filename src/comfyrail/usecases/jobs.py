@@ -1,19 +1,31 @@
 """Looking at jobs, following them, stopping them."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+import msgspec
 
 from comfyrail.access.principal import Principal
 from comfyrail.clock import Clock
+from comfyrail.errors import NotFound
+from comfyrail.fleet.previews import Preview, Previews
 from comfyrail.ids import JobId, OutputId, WorkerId
 from comfyrail.jobs.events import Event
 from comfyrail.jobs.job import Job, Output
+from comfyrail.jobs.node_results import NodeResult, fold_events
+from comfyrail.jobs.priority import QueueClass
 from comfyrail.jobs.states import JobState
 from comfyrail.notifications.streams import follow_events
 from comfyrail.planning.duration import remaining_seconds
 from comfyrail.store.interface import JobPage, Store
+from comfyrail.usecases.standing import Standings
+from comfyrail.usecases.submit import check_priority
+from comfyrail.usecases.waits import WaitForecast
+
+EVENTS_A_READ = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +34,7 @@ class JobStatus:
 
     job: Job
     queue_position: int | None
+    predicted_wait: float | None
     remaining_seconds: float | None
     outputs: Sequence[Output]
 
@@ -39,12 +52,18 @@ class Jobs:
         blobs: BlobFiles,
         clock: Clock,
         load_of: Callable[[WorkerId | None], float],
+        waits: WaitForecast,
+        standings: Standings,
+        previews: Previews,
     ) -> None:
         """`load_of` says how much other work slows a worker: at 1 all takes twice as long."""
         self._store = store
         self._blobs = blobs
         self._clock = clock
         self._load_of = load_of
+        self._waits = waits
+        self._previews = previews
+        self._standings = standings
 
     async def status(self, principal: Principal, job_id: JobId) -> JobStatus:
         job = await self._store.get_job(principal.tenant, job_id)
@@ -60,6 +79,20 @@ class Jobs:
         job = await self._store.request_cancel(principal.tenant, job_id)
         return await self._describe(principal, job)
 
+    async def reprioritize(self, principal: Principal, job_id: JobId, priority: int) -> JobStatus:
+        """Give a queued job another priority. Raises Conflict when it is not queued."""
+        check_priority(priority)
+        job = await self._store.get_job(principal.tenant, job_id)
+        standing = self._standings.of(
+            principal,
+            priority,
+            await self._store.needs_of(job_id),
+            job.expected_seconds,
+            is_batch=job.queue_class is QueueClass.BATCH,
+        )
+        job = await self._store.reprioritize(principal.tenant, job_id, priority, standing)
+        return await self._describe(principal, job)
+
     async def outputs(self, principal: Principal, job_id: JobId) -> Sequence[Output]:
         return await self._store.list_outputs(principal.tenant, job_id)
 
@@ -73,14 +106,37 @@ class Jobs:
         """The job's events after a number, live, until the final one."""
         return follow_events(self._store, principal.tenant, job_id, after)
 
-    async def counts(self) -> Mapping[JobState, int]:
-        return await self._store.count_jobs()
+    async def nodes(self, principal: Principal, job_id: JobId) -> Sequence[NodeResult]:
+        """How each node of the last attempt goes or went, as the job's events tell."""
+        found: list[Event] = []
+        while page := await self._store.events_after(
+            principal.tenant, job_id, found[-1].number if found else 0, EVENTS_A_READ
+        ):
+            found += page
+        prompt = await self._store.prompt_of(principal.tenant, job_id)
+        return fold_events(found, await asyncio.to_thread(_types_of, prompt))
+
+    async def preview(self, principal: Principal, job_id: JobId) -> Preview:
+        """The newest picture of a running job. Raises NotFound when there is none."""
+        job = await self._store.get_job(principal.tenant, job_id)
+        preview = self._previews.latest(job.id)
+        if preview is None or job.state is not JobState.PROCESSING:
+            raise NotFound(
+                "The job has no preview now: there is one only while it samples.",
+                code="PREVIEW_NOT_FOUND",
+                details={"status": job.state},
+            )
+        return preview
 
     async def _describe(self, principal: Principal, job: Job) -> JobStatus:
-        position, remaining = None, None
+        position, wait, remaining = None, None, None
         outputs: Sequence[Output] = ()
         if job.state is JobState.QUEUED:
-            position = await self._store.queue_position(job.id)
+            place = await self._store.queue_place(job.id)
+            if place is not None:
+                position = place.position
+                self._waits.look()
+                wait = self._waits.predict(place, await self._store.needs_of(job.id))
         elif job.state is JobState.PROCESSING and job.started_at is not None:
             elapsed = max(0, self._clock.now() - job.started_at) / 1000
             load = self._load_of(job.worker_id)
@@ -89,4 +145,10 @@ class Jobs:
             )
         else:
             outputs = await self._store.list_outputs(principal.tenant, job.id)
-        return JobStatus(job, position, remaining, outputs)
+        return JobStatus(job, position, wait, remaining, outputs)
+
+
+def _types_of(prompt: bytes) -> dict[str, str | None]:
+    """Types of nodes by id."""
+    nodes = msgspec.json.decode(prompt, type=dict[str, dict[str, Any]])
+    return {node_id: node.get("class_type") for node_id, node in nodes.items()}

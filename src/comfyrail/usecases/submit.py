@@ -7,27 +7,30 @@ from typing import Any
 import msgspec
 
 from comfyrail.access.principal import Principal
-from comfyrail.clock import Clock, Instant
+from comfyrail.clock import Clock, Instant, after
 from comfyrail.engine.options import LONGEST_CHECKPOINT_NAME, RunOptions, read_run_options
 from comfyrail.errors import ConfigurationError, MalformedRequest
 from comfyrail.ids import JobId, new_job_id
-from comfyrail.jobs.job import NewJob
-from comfyrail.jobs.priority import (
-    DEFAULT_PRIORITY,
-    HIGHEST_PRIORITY,
-    LOWEST_PRIORITY,
-    queue_rank,
-)
+from comfyrail.jobs.job import BatchPlace, IdempotencyKey, NewJob
+from comfyrail.jobs.needs import JobNeeds
+from comfyrail.jobs.priority import DEFAULT_PRIORITY, HIGHEST_PRIORITY, LOWEST_PRIORITY
 from comfyrail.planning.analysis import Analysis
-from comfyrail.store.interface import Store
+from comfyrail.store.interface import Enqueued, Store
 from comfyrail.usecases.checks import Checked, WorkflowChecks, WorkflowRequest
 from comfyrail.usecases.estimates import Estimates
 from comfyrail.usecases.examination import refuse_unrunnable
+from comfyrail.usecases.standing import Standings, needs_of
+from comfyrail.usecases.waits import WaitForecast
 from comfyrail.validation.fixes import Fix
 from comfyrail.workflow.graph import Workflow
 
 DEFAULT_TIMEOUT_SECONDS = 1800.0
 MAXIMUM_TIMEOUT_SECONDS = 86400.0
+DEFAULT_QUEUE_TIMEOUT_SECONDS = 1800.0
+MAXIMUM_QUEUE_TIMEOUT_SECONDS = 30 * 86400.0
+MAXIMUM_DELAY_SECONDS = 366 * 86400.0
+MOST_LABELS = 20
+LONGEST_LABEL = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,15 @@ class Submission:
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     execution_config: Mapping[str, Any] = field(default_factory=dict)
     """Options of Comfyrail's engine."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """What the worker's labels must be."""
+    not_before: Instant | None = None
+    queue_timeout: float | None = None
+    """Seconds; None: as the server is set up."""
+    is_batch: bool = False
+    """It may wait for quiet times."""
+    idempotency: IdempotencyKey | None = None
+    batch: BatchPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,36 +57,83 @@ class Accepted:
     submitted_at: Instant
     expected_seconds: float
     queue_position: int | None
+    predicted_wait: float | None
     fixes: Sequence[Fix]
+    is_replay: bool = False
+    """The same request had been accepted before under its idempotency key."""
 
 
 class SubmitWorkflow:
     """Returns when the job is on disk, or raises with every fault that was found."""
 
     def __init__(
-        self, store: Store, clock: Clock, checks: WorkflowChecks, estimates: Estimates
+        self,
+        store: Store,
+        clock: Clock,
+        checks: WorkflowChecks,
+        estimates: Estimates,
+        standings: Standings,
+        waits: WaitForecast,
+        queue_timeout: float = DEFAULT_QUEUE_TIMEOUT_SECONDS,
     ) -> None:
+        """`queue_timeout`: of jobs that do not say; 0 is as long as it takes."""
         self._store = store
         self._clock = clock
         self._checks = checks
         self._estimates = estimates
+        self._standings = standings
+        self._waits = waits
+        self._queue_timeout = queue_timeout
 
     async def __call__(self, principal: Principal, submission: Submission) -> Accepted:
-        _check_limits(submission)
+        if submission.idempotency is not None:
+            replayed = await self._store.find_by_key(principal.tenant, submission.idempotency)
+            if replayed is not None:
+                return self._accepted(replayed, None, ())
+        prepared = await self.prepare(principal, submission)
+        self._waits.look()
+        enqueued = await self._store.add_job(prepared.job)
+        return self._accepted(enqueued, prepared.job.needs, prepared.fixes)
+
+    def _accepted(
+        self, enqueued: Enqueued, needs: JobNeeds | None, fixes: Sequence[Fix]
+    ) -> Accepted:
+        place = enqueued.place
+        return Accepted(
+            enqueued.job_id,
+            enqueued.submitted_at,
+            enqueued.expected_seconds,
+            place.position if place else None,
+            self._waits.predict(place, needs) if place else None,
+            fixes,
+            enqueued.is_replay,
+        )
+
+    async def prepare(self, principal: Principal, submission: Submission) -> "Prepared":
+        """Everything but the store: a checked job, or every fault that was found, raised."""
+        now = self._clock.now()
+        _check_limits(submission, now)
         execution_config = _execution_config(principal, submission)
         checked = await self._checks.check(principal, submission.request)
         workflow, analysis = _accept(checked)
         prompt = await self._checks.run(_encoded_prompt, workflow, large=checked.is_large)
         prediction = self._estimates.predict(analysis)
+        needs = needs_of(analysis, submission.labels)
         now = self._clock.now()
         job = NewJob(
             id=new_job_id(),
             tenant=principal.tenant,
             prompt=prompt,
             node_count=len(workflow.nodes),
-            node_types=analysis.node_types,
+            needs=needs,
             priority=submission.priority,
-            rank=queue_rank(now, submission.priority),
+            standing=self._standings.of(
+                principal,
+                submission.priority,
+                needs,
+                prediction.seconds,
+                is_batch=submission.is_batch,
+            ),
             timeout_seconds=submission.timeout_seconds,
             expected_seconds=prediction.seconds,
             submitted_at=now,
@@ -82,9 +141,26 @@ class SubmitWorkflow:
             estimated_cost=self._estimates.cost(
                 prediction.seconds, self._checks.likely_device, analysis
             ),
+            not_before=submission.not_before,
+            queue_timeout=self._patience(submission),
+            idempotency=submission.idempotency,
+            batch=submission.batch,
         )
-        position = await self._store.add_job(job)
-        return Accepted(job.id, now, job.expected_seconds, position, checked.examination.fixes)
+        return Prepared(job, checked.examination.fixes)
+
+    def _patience(self, submission: Submission) -> float | None:
+        """What may wait for quiet times may wait long, unless it says otherwise."""
+        if submission.queue_timeout is not None:
+            return submission.queue_timeout
+        return None if submission.is_batch else self._queue_timeout or None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A job that is ready to be stored."""
+
+    job: NewJob
+    fixes: Sequence[Fix]
 
 
 def _accept(checked: Checked) -> tuple[Workflow, Analysis]:
@@ -116,14 +192,37 @@ def _execution_config(principal: Principal, submission: Submission) -> bytes | N
     return msgspec.json.encode(config)
 
 
-def _check_limits(submission: Submission) -> None:
-    if not LOWEST_PRIORITY <= submission.priority <= HIGHEST_PRIORITY:
+def check_priority(priority: int) -> None:
+    if not LOWEST_PRIORITY <= priority <= HIGHEST_PRIORITY:
         raise MalformedRequest(
-            f"priority is 1 (lowest) to 10 (highest), not {submission.priority}.",
+            f"priority is 1 (lowest) to 10 (highest), not {priority}.",
             code="INVALID_PRIORITY",
         )
+
+
+def _check_limits(submission: Submission, now: Instant) -> None:
+    check_priority(submission.priority)
     if not 0 < submission.timeout_seconds <= MAXIMUM_TIMEOUT_SECONDS:
         raise MalformedRequest(
             f"timeout is in seconds, more than 0 and at most {MAXIMUM_TIMEOUT_SECONDS:g}.",
             code="INVALID_TIMEOUT",
+        )
+    patience = submission.queue_timeout
+    if patience is not None and not 0 < patience <= MAXIMUM_QUEUE_TIMEOUT_SECONDS:
+        raise MalformedRequest(
+            "queue_timeout is in seconds, more than 0 and at most "
+            f"{MAXIMUM_QUEUE_TIMEOUT_SECONDS:g}.",
+            code="INVALID_TIMEOUT",
+        )
+    start = submission.not_before
+    if start is not None and start > after(now, MAXIMUM_DELAY_SECONDS):
+        raise MalformedRequest(
+            "not_before is more than a year ahead. Is the date right?", code="INVALID_NOT_BEFORE"
+        )
+    if len(submission.labels) > MOST_LABELS or any(
+        len(text) > LONGEST_LABEL for pair in submission.labels.items() for text in pair
+    ):
+        raise MalformedRequest(
+            f"labels has {MOST_LABELS} entries of {LONGEST_LABEL} characters at most.",
+            code="INVALID_LABELS",
         )

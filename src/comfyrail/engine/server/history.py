@@ -57,6 +57,17 @@ class History:
         start = count - wanted if offset is None or offset < 0 else min(offset, count)
         return dict(islice(self._entries.items(), start, start + wanted))
 
+    def newest(self, max_bytes: int) -> list[tuple[str, HistoryEntry]]:
+        """The last entries that fit, oldest first; at least one where there is any."""
+        taken: list[tuple[str, HistoryEntry]] = []
+        used = 0
+        for prompt_id, entry in reversed(self._entries.items()):
+            used += entry.size
+            if taken and used > max_bytes:
+                break
+            taken.append((prompt_id, entry))
+        return taken[::-1]
+
     def delete(self, prompt_ids: Iterable[str]) -> None:
         for prompt_id in prompt_ids:
             entry = self._entries.pop(prompt_id, None)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
+import structlog
 from aiohttp import web
 
 from comfyrail.engine.assembly import build_executor
@@ -22,8 +23,10 @@ from comfyrail.engine.configuration import (
 from comfyrail.engine.folders import Folders
 from comfyrail.engine.monitoring import start_monitoring
 from comfyrail.engine.server.app import create_app, create_worker
+from comfyrail.engine.server.handover import AnewFrom, can_begin_anew, receive_handover
 from comfyrail.engine.server.node_sources import NodeSources, load_nodes
 from comfyrail.engine.server.pack_access import connect_packs
+from comfyrail.engine.server.worker import Worker
 from comfyrail.errors import ConfigurationError
 from comfyrail.process import (
     announce_url,
@@ -32,6 +35,8 @@ from comfyrail.process import (
     listen,
     url_of,
 )
+
+log = structlog.get_logger(__name__)
 
 SHUTDOWN_SECONDS = 1.0
 ORPHAN_SECONDS = 3.0
@@ -70,6 +75,10 @@ class WorkerSettings:
     """In place of the configuration's; 0 takes a free one."""
     announce: bool = False
     exit_with_parent: bool = False
+    stop_after: float | None = None
+    """Seconds after an interrupt until a node that cannot be stopped otherwise is ended with the
+    process, which begins anew under the same id and on the same port. 0: never. None: the usual
+    time; never with a ComfyUI, whose models would have to be loaded again."""
 
 
 def run_worker(settings: WorkerSettings, on_ready: Callable[[str], None] | None = None) -> None:
@@ -82,16 +91,23 @@ def run_worker(settings: WorkerSettings, on_ready: Callable[[str], None] | None 
         EngineConfiguration() if settings.config is None else load_configuration(settings.config)
     )
     with contextlib.ExitStack() as stack:
+        before = receive_handover()
         # Whoever has the port must be told before a large ComfyUI is loaded in vain.
-        early = None if settings.comfyui else _listen(stack, settings, [DEFAULT_HOST], DEFAULT_PORT)
+        early = None
+        if before is not None:
+            early = [stack.enter_context(listener) for listener in before.listeners]
+        elif not settings.comfyui:
+            early = _listen(stack, settings, [DEFAULT_HOST], DEFAULT_PORT)
         nodes = load_nodes(
             settings.comfyui, settings.comfyui_arguments, settings.nodes, _comfyui_flags(settings)
         )
-        if nodes.listening is None:
+        if nodes.listening is None or before is not None:
             listeners = early or []
         else:
             listeners = _listen(stack, settings, nodes.listening.hosts, nodes.listening.port)
-        folders = nodes.folders or prepare_folders(settings.data, settings.input)
+        folders = nodes.folders or prepare_folders(
+            settings.data, settings.input, keeps_temp=before is not None
+        )
         monitoring = stack.enter_context(
             start_monitoring(
                 _monitoring_of(settings, configuration),
@@ -112,12 +128,18 @@ def run_worker(settings: WorkerSettings, on_ready: Callable[[str], None] | None 
         worker = create_worker(folders, executor=executor, keep_outputs=settings.keep_outputs)
         worker.pack_failures = nodes.failures
         worker.has_packs = bool(settings.nodes)
+        if before is not None and before.state is not None:
+            worker.take_over(before.state)
+        _prepare_for_stuck_nodes(worker, settings, listeners)
         app = create_app(worker)
         if nodes.server is not None:
             connect_packs(nodes.server, worker, app)
         url = url_of(listeners[0])
 
         def say_ready() -> None:
+            if before is not None:
+                log.warning("worker_began_anew", url=url)
+                return
             if settings.announce:
                 announce_url(url)
             if on_ready is not None:
@@ -126,6 +148,17 @@ def run_worker(settings: WorkerSettings, on_ready: Callable[[str], None] | None 
         serving = _serve(app, listeners, say_ready, watch_stdin=settings.exit_with_parent)
         with asyncio.Runner(loop_factory=nodes.loop_factory) as runner:
             runner.run(serving)
+
+
+def _prepare_for_stuck_nodes(
+    worker: Worker, settings: WorkerSettings, listeners: Sequence[socket.socket]
+) -> None:
+    """Let the process begin anew as the last means, where it is the worker's own."""
+    is_ours = threading.current_thread() is threading.main_thread() and can_begin_anew()
+    is_wanted = settings.comfyui is None if settings.stop_after is None else settings.stop_after > 0
+    if is_ours and is_wanted:
+        worker.begin_anew = AnewFrom(Path.cwd(), listeners)
+        worker.stop_seconds = settings.stop_after or worker.stop_seconds
 
 
 def _listen(
@@ -197,11 +230,13 @@ def _stop_on_signals(stopping: asyncio.Event) -> None:
         loop.add_signal_handler(number, stopping.set)
 
 
-def prepare_folders(data_dir: Path, input_dir: Path | None = None) -> Folders:
+def prepare_folders(
+    data_dir: Path, input_dir: Path | None = None, *, keeps_temp: bool = False
+) -> Folders:
     """Make the three folders and empty temp. Raises ConfigurationError for unwritable ones."""
     folders = Folders.under(data_dir, input_dir)
     try:
-        folders.make()
+        folders.make(keeps_temp=keeps_temp)
     except OSError as error:
         raise ConfigurationError(
             f"The data folder {data_dir} cannot be written: {error.strerror}. "

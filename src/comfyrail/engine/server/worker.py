@@ -17,6 +17,7 @@ from comfyrail.engine.server.execution_thread import (
     Outbox,
     Report,
 )
+from comfyrail.engine.server.handover import HandedOver
 from comfyrail.engine.server.history import DEFAULT_HISTORY_BYTES, DEFAULT_HISTORY_SIZE, History
 from comfyrail.engine.server.missed_ends import MissedEnds
 from comfyrail.engine.server.prompt_queue import DEFAULT_WAITING_BYTES, PromptQueue, QueuedPrompt
@@ -27,6 +28,11 @@ from comfyrail.engine.server.wire import TextMessage, text_message
 log = structlog.get_logger(__name__)
 
 STOP_SECONDS = 2.0
+LOOK_UP_SECONDS = 0.15
+"""How long a node has to see an interrupt by itself."""
+INSIST_SECONDS = 0.2
+STUCK_SECONDS = 0.6
+HANDED_OVER_BYTES = 32 << 20
 
 
 class Worker:
@@ -54,12 +60,19 @@ class Worker:
         """Whether foreign code judges prompts: it may take its time."""
         self.change_request: Callable[[Any], Any] | None = None
         """What packs do to the body of a request before it is read."""
+        self.begin_anew: Callable[[HandedOver], None] | None = None
+        """The last means against a node that cannot be stopped: it does not return. None: there is
+        no such means, and the worker waits for the node."""
+        self.stop_seconds = STUCK_SECONDS
+        self._is_stopping = False
 
     def start(self) -> None:
         self._outbox = Outbox(asyncio.get_running_loop(), self._take_reports)
         self._thread.start()
+        self._run_next()
 
     async def stop(self) -> None:
+        self._is_stopping = True
         self.queue.clear()
         self.interrupt()
         await asyncio.to_thread(self._thread.stop, STOP_SECONDS)
@@ -101,11 +114,50 @@ class Worker:
         self._announce_status()
 
     def interrupt(self, prompt_id: str | None = None) -> None:
-        """Stop the running prompt, if it is the one that is meant."""
+        """Stop the running prompt, if it is the one that is meant.
+
+        A node that does not look up is broken off soon after, and one that cannot be broken off
+        ends with all of this process where it can begin anew.
+        """
+        if self._running is None:
+            return
+        record, interrupt = self._running
+        if prompt_id is not None and record.item.prompt_id != prompt_id:
+            return
+        if not interrupt.requested:
+            interrupt.request()
+            loop = asyncio.get_running_loop()
+            loop.call_later(LOOK_UP_SECONDS, self._insist, interrupt, loop.time())
+
+    def _insist(self, interrupt: Interrupt, asked_at: float) -> None:
+        if self._running is None or self._running[1] is not interrupt:
+            return
+        loop = asyncio.get_running_loop()
+        waited = loop.time() - asked_at
+        if self.begin_anew is not None and waited >= self.stop_seconds and not self._is_stopping:
+            log.warning("node_cannot_be_stopped", prompt_id=self._running[0].item.prompt_id)
+            self.begin_anew(self._hand_over())
+        else:
+            interrupt.insist()
+        left = self.stop_seconds - waited
+        again = left if 0 < left < INSIST_SECONDS else INSIST_SECONDS
+        loop.call_later(again, self._insist, interrupt, asked_at)
+
+    def _hand_over(self) -> HandedOver:
+        """What the next life of this worker needs: the prompt that runs is interrupted by it."""
+        ended = self.history.newest(HANDED_OVER_BYTES)
         if self._running is not None:
-            record, interrupt = self._running
-            if prompt_id is None or record.item.prompt_id == prompt_id:
-                interrupt.request()
+            record = self._running[0]
+            ended.append((record.item.prompt_id, record.interrupted_entry(self.executor.clock)))
+        return HandedOver(self._next_number, self.queue.in_order(), ended)
+
+    def take_over(self, handed: HandedOver) -> None:
+        """Go on where the last life of this worker ended; before `start`."""
+        self._next_number = handed.next_number
+        for prompt_id, entry in handed.ended:
+            self.history.add(prompt_id, entry)
+        for item in handed.waiting:
+            self.queue.add(item)
 
     def free(self, *, unload_models: bool, free_memory: bool) -> None:
         self._thread.free(unload_models=unload_models, free_memory=free_memory)

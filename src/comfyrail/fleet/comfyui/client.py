@@ -1,5 +1,6 @@
 """One client for every worker that speaks ComfyUI's HTTP protocol."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal
@@ -10,7 +11,16 @@ import msgspec
 
 from comfyrail.errors import PromptRejected, WorkerProtocolError, WorkerUnreachable
 from comfyrail.fleet.comfyui.decoding import decode_reply
-from comfyrail.fleet.comfyui.history import HistoryEntry, WorkerFile, parse_history
+from comfyrail.fleet.comfyui.history import HistoryEntry, parse_history
+from comfyrail.fleet.comfyui.shown import WorkerFile
+from comfyrail.fleet.comfyui.uploads import (
+    UPLOAD_TIMEOUT,
+    InputFile,
+    UploadBody,
+    UploadedName,
+    explain_refusal,
+    read_uploaded,
+)
 
 CALL_TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=5)
 QUICK_SECONDS = 5.0
@@ -19,6 +29,10 @@ REPLY_LIMIT = 64 << 20
 SOCKET_MESSAGE_LIMIT = 64 << 20
 SOCKET_HEARTBEAT_SECONDS = 10.0
 DOWNLOAD_CHUNK = 1 << 18
+DECODED_AT_ONCE = 1 << 20
+"""Replies up to this size are decoded on the event loop, larger ones in a thread."""
+
+FEATURE_FLAGS = '{"type":"feature_flags","data":{"supports_preview_metadata":true}}'
 
 REPLY_KEPT = 8000
 FOLDER_LIMIT = 200
@@ -36,6 +50,8 @@ class ComfyClient:
     ) -> None:
         """`quick_seconds` limits the small calls by which a session follows its prompt."""
         self.endpoint = endpoint.rstrip("/")
+        self.times_opened = 0
+        """Sockets so far: what the worker knew before the last one it may have forgotten."""
         self._http = http
         self._quick = aiohttp.ClientTimeout(total=quick_seconds)
 
@@ -67,19 +83,25 @@ class ComfyClient:
         prompt_id: str,
         client_id: str,
         execution_config: Mapping[str, Any] | None = None,
+        *,
+        with_previews: bool = False,
     ) -> None:
         """Queue a graph under an id of our own. Raises PromptRejected with the worker's reply.
 
-        `execution_config` is for Comfyrail's engine; a ComfyUI passes over it.
+        `execution_config` is for Comfyrail's engine; a ComfyUI passes over it. `with_previews`
+        asks a worker for pictures while it samples that would send none by itself.
         """
         body: dict[str, Any] = {"prompt": prompt, "prompt_id": prompt_id, "client_id": client_id}
-        if execution_config:
-            body["extra_data"] = {"comfyrail": execution_config}
+        extra: dict[str, Any] = {"comfyrail": execution_config} if execution_config else {}
+        if with_previews:
+            extra["preview_method"] = "auto"
+        if extra:
+            body["extra_data"] = extra
         async with self._call("POST", "/prompt", data=msgspec.json.encode(body)) as response:
             content = await self._read(response)
             if response.status == 200:
                 return
-            reply = _rejection(content) if response.status == 400 else None
+            reply = await _rejection(content) if response.status == 400 else None
             if reply is None:
                 text = content[:200].decode(errors="replace")
                 raise WorkerProtocolError(
@@ -123,10 +145,46 @@ class ComfyClient:
             )
         return found
 
-    async def stop_prompt(self, prompt_id: str) -> None:
-        """Take the prompt out of the worker's queue, or interrupt it when it runs."""
+    async def stop_prompt(self, prompt_id: str, *, may_wait: bool = False) -> None:
+        """Take the prompt out of the worker's queue, or interrupt it when it runs.
+
+        `may_wait`: it is not known to have begun. An interrupt is then sent only if it has: older
+        ComfyUIs take any interrupt for whatever runs.
+        """
         await self._post("/queue", {"delete": [prompt_id]})
-        await self._post("/interrupt", {"prompt_id": prompt_id})
+        if not may_wait or await self.presence(prompt_id) == "running":
+            await self._post("/interrupt", {"prompt_id": prompt_id})
+
+    async def has_input(self, name: UploadedName, size: int) -> bool:
+        """Whether the worker has an input file of this name and size."""
+        query = {"filename": name.name, "subfolder": name.subfolder, "type": "input"}
+        async with self._call("HEAD", "/view", params=query, timeout=self._quick) as response:
+            return response.status == 200 and response.headers.get("Content-Length") == str(size)
+
+    async def upload_input(self, file: InputFile, wanted: UploadedName) -> UploadedName:
+        """Send a file to the worker's input folder; the name that it has there.
+
+        Raises RequestError or WorkerProtocolError when the worker does not take it, OSError and
+        InputChanged when the file cannot be read.
+        """
+        body = UploadBody(file, wanted)
+        try:
+            async with (
+                body.stall_limit(),
+                self._call(
+                    "POST", "/upload/image", data=body, headers=body.headers, timeout=UPLOAD_TIMEOUT
+                ) as response,
+            ):
+                content = await self._read(response)
+                if response.status != 200:
+                    raise explain_refusal(self.endpoint, file.name, response.status, content)
+                return read_uploaded(self.endpoint, file.name, content)
+        except WorkerUnreachable:
+            if body.error is not None:  # the line broke because the file could not be read
+                raise body.error from None
+            raise
+        except TimeoutError as error:
+            raise self._unreachable(error) from error
 
     async def download(self, file: WorkerFile) -> AsyncIterator[bytes]:
         """The bytes of an output. Raises WorkerProtocolError when the worker has it no more."""
@@ -149,6 +207,9 @@ class ComfyClient:
                 heartbeat=SOCKET_HEARTBEAT_SECONDS,
                 max_msg_size=SOCKET_MESSAGE_LIMIT,
             ) as socket:
+                self.times_opened += 1
+                # The first message: pictures then say which prompt they belong to.
+                await socket.send_str(FEATURE_FLAGS)
                 yield socket
         except FOREIGN_ERRORS as error:
             raise self._unreachable(error) from error
@@ -156,7 +217,7 @@ class ComfyClient:
     async def _get_json(self, path: str, timeout: aiohttp.ClientTimeout = CALL_TIMEOUT) -> Any:
         content = await self._get(path, timeout)
         try:
-            return decode_reply(content)
+            return await decode_anywhere(content)
         except WorkerProtocolError as error:
             raise WorkerProtocolError(f"{self.endpoint}{path} did not answer JSON.") from error
 
@@ -186,11 +247,13 @@ class ComfyClient:
         method: str,
         path: str,
         *,
-        data: bytes | None = None,
+        data: bytes | UploadBody | None = None,
         params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
         timeout: aiohttp.ClientTimeout = CALL_TIMEOUT,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        headers = {"Content-Type": "application/json"} if data is not None else None
+        if isinstance(data, bytes):
+            headers = {"Content-Type": "application/json"}
         try:
             async with self._http.request(
                 method,
@@ -209,16 +272,23 @@ class ComfyClient:
         return WorkerUnreachable(f"The worker at {self.endpoint} does not answer: {_why(error)}.")
 
 
+async def decode_anywhere(content: bytes | str) -> Any:
+    """Decode a reply without holding up the event loop. Raises WorkerProtocolError."""
+    if len(content) <= DECODED_AT_ONCE:
+        return decode_reply(content)
+    return await asyncio.to_thread(decode_reply, content)
+
+
 def _why(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):
         return error.strerror or "no connection"
     return str(error) or ("it took too long" if isinstance(error, TimeoutError) else "line broke")
 
 
-def _rejection(content: bytes) -> dict[str, Any] | None:
+async def _rejection(content: bytes) -> dict[str, Any] | None:
     """ComfyUI's refusal of a graph, or None when it is something else."""
     try:
-        reply = decode_reply(content)
+        reply = await decode_anywhere(content)
     except WorkerProtocolError:
         return None
     is_refusal = isinstance(reply, dict) and ("error" in reply or "node_errors" in reply)

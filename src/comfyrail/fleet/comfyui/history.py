@@ -1,21 +1,14 @@
 """A prompt's entry in the worker's history: the truth about how it ended."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from comfyrail.fleet.comfyui.decoding import shorten
+from comfyrail.fleet.comfyui.shown import Shown, read_shown
 
-
-@dataclass(frozen=True, slots=True)
-class WorkerFile:
-    """A file that a node reports; fetched by /view."""
-
-    node_id: str
-    kind: str
-    filename: str
-    subfolder: str
-    folder_type: str
+FAILURES_KEPT = 20
+LONGEST_SECONDS = 10 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +24,10 @@ class NodeFailure:
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
     status: Literal["success", "error", "interrupted"]
-    files: tuple[WorkerFile, ...]
+    shown: tuple[Shown, ...]
     failures: tuple[NodeFailure, ...]
+    seconds: float | None = None
+    """How long it ran, as far as the worker tells."""
 
 
 def parse_history(raw: object, prompt_id: str) -> HistoryEntry | None:
@@ -44,11 +39,13 @@ def parse_history(raw: object, prompt_id: str) -> HistoryEntry | None:
     status = status if isinstance(status, dict) else {}
     messages = list(_messages(status.get("messages")))
     kinds = {kind for kind, _ in messages}
-    failures = tuple(read_failure(data) for kind, data in messages if kind == "execution_error")
+    errors = [data for kind, data in messages if kind == "execution_error"]
+    failures = tuple(read_failure(data) for data in errors[:FAILURES_KEPT])
     return HistoryEntry(
         status=_judge(str(status.get("status_str")), kinds),
-        files=tuple(_files(entry.get("outputs"))),
+        shown=read_shown(entry.get("outputs")),
         failures=failures,
+        seconds=_seconds(messages),
     )
 
 
@@ -68,18 +65,18 @@ def _messages(raw: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield str(item[0]), item[1]
 
 
-def _files(outputs: object) -> Iterator[WorkerFile]:
-    for node_id, shown in outputs.items() if isinstance(outputs, dict) else ():
-        for kind, items in shown.items() if isinstance(shown, dict) else ():
-            for item in items if isinstance(items, list) else ():
-                if isinstance(item, dict) and isinstance(item.get("filename"), str):
-                    yield WorkerFile(
-                        node_id=str(node_id),
-                        kind=str(kind),
-                        filename=item["filename"],
-                        subfolder=str(item.get("subfolder") or ""),
-                        folder_type=str(item.get("type") or "output"),
-                    )
+def _seconds(messages: Sequence[tuple[str, Mapping[str, Any]]]) -> float | None:
+    """From the first message about the execution to the last, by the worker's own clock."""
+    stamps = [
+        stamp
+        for kind, data in messages
+        if kind.startswith("execution_")
+        and isinstance(stamp := data.get("timestamp"), int | float)
+        and not isinstance(stamp, bool)
+    ]
+    if len(stamps) < 2:
+        return None
+    return min(LONGEST_SECONDS, max(0.0, (stamps[-1] - stamps[0]) / 1000))
 
 
 def read_failure(data: Mapping[str, Any]) -> NodeFailure:

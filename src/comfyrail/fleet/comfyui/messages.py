@@ -76,9 +76,13 @@ _NOTED = frozenset({"execution_start", "execution_success", "execution_interrupt
 def parse_message(text: str) -> Message | None:
     """Read a text message; None for those that say nothing about a prompt."""
     try:
-        raw = decode_reply(text)
+        return read_message(decode_reply(text))
     except WorkerProtocolError:
         return None
+
+
+def read_message(raw: Any) -> Message | None:
+    """The same for one that is decoded."""
     if not isinstance(raw, dict) or not isinstance(raw.get("data"), dict):
         return None
     data = raw["data"]
@@ -100,6 +104,9 @@ def _read(kind: str, prompt_id: str, data: Mapping[str, Any]) -> Message | None:
             message = PromptEnded(prompt_id)
         case "executing":
             message = NodeExecuting(prompt_id, str(shown_node))
+        case "executed" if shown_node != data.get("node"):
+            # A node made by expansion: the node that shows it goes on.
+            message = NodeExecuting(prompt_id, str(shown_node))
         case "executed":
             message = NodeExecuted(prompt_id, str(shown_node))
         case "progress":
@@ -119,9 +126,11 @@ def _read(kind: str, prompt_id: str, data: Mapping[str, Any]) -> Message | None:
 
 def _read_node(entry: Mapping[str, Any]) -> NodeProgress:
     node = entry.get("display_node_id") or entry.get("node_id")
-    # A node made by expansion finishes many times under the id of the node that shows it.
-    is_itself = entry.get("node_id") == node
-    state = str(entry.get("state")) if is_itself else "running"
+    if entry.get("node_id") != node:
+        # Nodes made by expansion begin and finish many times under the id of the node that shows
+        # them: that one runs, and how far it is nobody knows.
+        return NodeProgress(str(node), "running", 0.0, 1.0)
+    state = str(entry.get("state"))
     return NodeProgress(str(node), state, _number(entry, "value"), _number(entry, "max"))
 
 

@@ -5,22 +5,97 @@ import contextlib
 import json
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import Annotated, Any
 
-from comfyrail.errors import WorkerUnreachable
+import msgspec
 
-START_LIMIT_SECONDS = 30.0
+from comfyrail.errors import DriverRefused, WorkerError, WorkerUnreachable
+from comfyrail.fleet.drivers.interface import HostContext
+from comfyrail.fleet.drivers.log_files import LOG_NAME, last_lines, open_log
+from comfyrail.fleet.drivers.settings import (
+    existing_path,
+    plain_settings,
+    read_settings,
+    wrong_setting,
+)
+from comfyrail.fleet.drivers.worker_models import SettingsWithModels, WorkerModels, check_models
+from comfyrail.fleet.model_files.paths_file import write_paths_file
+from comfyrail.ids import WorkerId
+
 STOP_LIMIT_SECONDS = 5.0
 KEPT_OUTPUTS = 1000
-LOG_TAIL_BYTES = 2000
-LOG_LIMIT_BYTES = 1 << 20
+LINES_IN_MESSAGES = 20
+LONGEST_IN_MESSAGES = 2000
+
+
+class LocalSettings(SettingsWithModels, kw_only=True, frozen=True):
+    engine_config: str | None = None
+    """A file such as execution_engine.yaml (default: the server's own)."""
+    comfyui: str | None = None
+    """A ComfyUI checkout whose nodes are loaded into the worker."""
+    comfyui_arguments: tuple[str, ...] = ()
+    """Flags of its main.py."""
+    nodes: tuple[str, ...] = ()
+    """Packs of nodes to load: folders or .py files."""
+    python: str | None = None
+    """The Python to run it with (default: the server's own); it must have Comfyrail."""
+    start_limit: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 120.0
+    """Seconds until it must listen; fetching models is not counted."""
+
+
+class LocalDriver:
+    name = "local"
+
+    def check(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        settings = check_models(read_settings(LocalSettings, config, self.name), self.name)
+        if settings.comfyui is None:
+            for field in ("models", "comfyui_arguments"):
+                if getattr(settings, field):
+                    raise wrong_setting(self.name, field, "it needs 'comfyui', a checkout.")
+        changed = {
+            "engine_config": self._file(settings, "engine_config"),
+            "python": self._file(settings, "python"),
+            "comfyui": settings.comfyui and self._checkout(settings.comfyui),
+            "nodes": tuple(self._pack(each) for each in settings.nodes),
+        }
+        return plain_settings(msgspec.structs.replace(settings, **changed))
+
+    def host(
+        self, worker_id: WorkerId, config: Mapping[str, Any], context: HostContext
+    ) -> "LocalHost":
+        settings = read_settings(LocalSettings, config, self.name)
+        own_config = settings.engine_config and Path(settings.engine_config)
+        return LocalHost(
+            context.worker_folder(worker_id),
+            context.input_folder,
+            cache_folder=context.cache_folder,
+            engine_config=own_config or context.engine_config,
+            settings=settings,
+            models=WorkerModels(settings, context),
+        )
+
+    def _file(self, settings: LocalSettings, field: str) -> str | None:
+        text: str | None = getattr(settings, field)
+        return text and existing_path(self.name, field, text, folder=False)
+
+    def _checkout(self, text: str) -> str:
+        folder = existing_path(self.name, "comfyui", text, folder=True)
+        existing_path(self.name, "comfyui", f"{folder}/main.py", folder=False)
+        return folder
+
+    def _pack(self, text: str) -> str:
+        is_file = Path(text).suffix == ".py"
+        return existing_path(self.name, "nodes", text, folder=not is_file)
 
 
 class LocalHost:
     """One `comfyrail worker` process. It ends with this one: it holds the other end of a pipe."""
 
     driver = "local"
+    shares_inputs = True
+    place: str | None = None
 
     def __init__(
         self,
@@ -28,26 +103,41 @@ class LocalHost:
         input_folder: Path,
         cache_folder: Path | None = None,
         engine_config: Path | None = None,
+        *,
+        settings: LocalSettings | None = None,
+        models: WorkerModels | None = None,
     ) -> None:
         self._folder = folder
         self._input_folder = input_folder
         self._cache_folder = cache_folder
         self._engine_config = engine_config
-        self._log_path = folder / "worker.log"
+        self._settings = settings or LocalSettings()
+        self._models = models
+        self._log_path = folder / LOG_NAME
         self._process: Process | None = None
         self._drain: asyncio.Task[None] | None = None
 
+    @property
+    def pid(self) -> int | None:
+        """Of the worker's process, while there is one."""
+        return None if self._process is None else self._process.pid
+
     async def start(self) -> str:
-        await self.stop()
-        self._process = await self._spawn()
+        await self._end_process()
+        flags = await self._fetch_models()
+        self._process = await self._spawn(flags)
+        limit = self._settings.start_limit
         try:
-            async with asyncio.timeout(START_LIMIT_SECONDS):
+            async with asyncio.timeout(limit):
                 url = await self._read_url(self._process)
         except TimeoutError as error:
-            await self.stop()
+            await self._end_process()
             raise WorkerUnreachable(
-                f"A local worker did not start in {START_LIMIT_SECONDS:g} s: {self._log_tail()}"
+                f"A local worker did not start in {limit:g} s: {await self._last_words()}"
             ) from error
+        except asyncio.CancelledError:
+            await self._end_process()
+            raise
         self._drain = asyncio.create_task(_drain(self._process), name="worker-stdout")
         return url
 
@@ -60,6 +150,75 @@ class LocalHost:
         return f"the worker's process ended ({ending})"
 
     async def stop(self) -> None:
+        await self._end_process()
+        if self._models is not None:
+            await self._models.let_go()
+
+    async def release(self) -> None:
+        """It cannot outlive the server."""
+        await self.stop()
+
+    async def logs(self, lines: int) -> str:
+        text = await asyncio.to_thread(last_lines, self._log_path, lines)
+        fetching = self._models.progress_text() if self._models is not None else ""
+        if not text and not fetching and not self._log_path.exists():
+            raise WorkerError(
+                f"The worker has written no log yet. It will be in {self._log_path}.",
+                code="NO_WORKER_LOG",
+            )
+        return "\n".join([*text.splitlines(), *fetching.splitlines()][-max(lines, 0) :])
+
+    async def _fetch_models(self) -> Sequence[str]:
+        """The flags by which the worker finds them."""
+        if self._models is None or not await self._models.fetch():
+            return []
+        path = await asyncio.to_thread(
+            write_paths_file, self._folder, self._models.folder, self._models.manifest
+        )
+        return ["--extra-model-paths-config", str(path)]
+
+    async def _spawn(self, flags: Sequence[str]) -> Process:
+        settings = self._settings
+        command = [settings.python or sys.executable, "-m", "comfyrail", "worker", "--port", "0"]
+        command += ["--data", str(self._folder), "--input", str(self._input_folder)]
+        command += ["--announce", "--exit-with-parent", "--keep-outputs", str(KEPT_OUTPUTS)]
+        # Several on one machine cannot have the usual port: the log says which one it is.
+        command += ["--metrics-port", "0"]
+        if self._cache_folder is not None:
+            command += ["--cache", str(self._cache_folder)]
+        if self._engine_config is not None:
+            command += ["--config", str(self._engine_config)]
+        for pack in settings.nodes:
+            command += ["--nodes", pack]
+        if settings.comfyui is not None:
+            command += ["--comfyui", settings.comfyui, *flags]
+            # With a checkout the folders are ComfyUI's: several workers must not share temp.
+            command += ["--input-directory", str(self._input_folder)]
+            command += ["--output-directory", str(self._folder / "output")]
+            command += ["--temp-directory", str(self._folder), *settings.comfyui_arguments]
+        with await asyncio.to_thread(open_log, self._log_path) as log_file:
+            try:
+                # In a session of its own: Ctrl-C goes to the server, which then ends its workers.
+                return await asyncio.create_subprocess_exec(
+                    *command, stdin=PIPE, stdout=PIPE, stderr=log_file, start_new_session=True
+                )
+            except OSError as error:
+                raise DriverRefused(
+                    f"A local worker cannot be started: {command[0]}: {error.strerror}."
+                ) from error
+
+    async def _read_url(self, process: Process) -> str:
+        assert process.stdout is not None  # noqa: S101 - it was asked for above
+        try:
+            line = await process.stdout.readline()
+            return str(json.loads(line)["url"])
+        except (ValueError, KeyError, TypeError) as error:
+            await self._end_process()
+            raise WorkerUnreachable(
+                f"A local worker did not start: {await self._last_words()}"
+            ) from error
+
+    async def _end_process(self) -> None:
         process, self._process = self._process, None
         if process is None:
             return
@@ -73,46 +232,13 @@ class LocalHost:
         except TimeoutError:
             process.kill()
             await process.wait()
-        if self._drain is not None:
-            await self._drain
+        drain, self._drain = self._drain, None
+        if drain is not None:
+            await drain
 
-    async def _spawn(self) -> Process:
-        command = [sys.executable, "-m", "comfyrail", "worker", "--port", "0"]
-        command += ["--data", str(self._folder), "--input", str(self._input_folder)]
-        command += ["--announce", "--exit-with-parent", "--keep-outputs", str(KEPT_OUTPUTS)]
-        # Several on one machine cannot have the usual port: the log says which one it is.
-        command += ["--metrics-port", "0"]
-        if self._cache_folder is not None:
-            command += ["--cache", str(self._cache_folder)]
-        if self._engine_config is not None:
-            command += ["--config", str(self._engine_config)]
-        await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
-        with await asyncio.to_thread(self._open_log) as log_file:
-            # In a session of its own: Ctrl-C goes to the server, which then ends its workers.
-            return await asyncio.create_subprocess_exec(
-                *command, stdin=PIPE, stdout=PIPE, stderr=log_file, start_new_session=True
-            )
-
-    async def _read_url(self, process: Process) -> str:
-        assert process.stdout is not None  # noqa: S101 - it was asked for above
-        line = await process.stdout.readline()
-        try:
-            return str(json.loads(line)["url"])
-        except (ValueError, KeyError, TypeError) as error:
-            await process.wait()
-            raise WorkerUnreachable(f"A local worker did not start: {self._log_tail()}") from error
-
-    def _open_log(self) -> IO[bytes]:
-        """Go on in the log of the last life, which may say why it ended, unless it is long."""
-        is_long = self._log_path.exists() and self._log_path.stat().st_size > LOG_LIMIT_BYTES
-        return self._log_path.open("wb" if is_long else "ab")
-
-    def _log_tail(self) -> str:
-        try:
-            content = self._log_path.read_bytes()
-        except OSError:
-            content = b""
-        text = content[-LOG_TAIL_BYTES:].decode(errors="replace").strip()
+    async def _last_words(self) -> str:
+        text = await asyncio.to_thread(last_lines, self._log_path, LINES_IN_MESSAGES)
+        text = text[-LONGEST_IN_MESSAGES:].strip()
         return text or f"it said nothing (log: {self._log_path})"
 
 

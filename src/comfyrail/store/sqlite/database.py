@@ -1,6 +1,7 @@
 """Opening the database file: lock, pragmas, migrations."""
 
 import fcntl
+import hashlib
 import os
 import sqlite3
 from pathlib import Path
@@ -77,12 +78,18 @@ def migrate(connection: sqlite3.Connection) -> None:
             f"{migrations[-1].number}). Upgrade Comfyrail, or restore a backup.",
             code="SCHEMA_TOO_NEW",
         )
+    connection.create_function("sha256_hex", 1, _sha256_hex, deterministic=True)
     for migration in migrations:
         if migration.number > current:
             connection.executescript(
                 f"BEGIN IMMEDIATE;\n{migration.sql}\n"
                 f"PRAGMA user_version = {migration.number};\nCOMMIT;"
             )
+
+
+def _sha256_hex(text: str) -> str:
+    """For migrations that must make keys as the program does."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _quote(path: Path) -> str:

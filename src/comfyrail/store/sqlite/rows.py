@@ -11,18 +11,15 @@ from comfyrail.clock import Instant
 from comfyrail.ids import AttemptToken, JobId, OutputId, TenantId, WorkerId
 from comfyrail.jobs.events import Event, EventType
 from comfyrail.jobs.faults import Fault
-from comfyrail.jobs.job import Attempt, Job, NewOutput, Output, Progress, QueuedJob
+from comfyrail.jobs.job import Attempt, Job, NewOutput, Output, Progress
+from comfyrail.jobs.priority import QueueClass
+from comfyrail.jobs.queue import QueuedJob
 from comfyrail.jobs.states import AttemptState, JobState
 from comfyrail.store.interface import WorkerRecord
 
 encode = msgspec.json.Encoder().encode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
-_decode_names = msgspec.json.Decoder(frozenset[str]).decode
 _decode_fault = msgspec.json.Decoder(Fault).decode
-
-
-def encode_names(names: frozenset[str]) -> bytes:
-    return encode(sorted(names))
 
 
 def read_job(row: sqlite3.Row) -> Job:
@@ -44,6 +41,12 @@ def read_job(row: sqlite3.Row) -> Job:
         cancel_requested=bool(row["cancel_requested"]),
         progress=_read_progress(row),
         fault=_decode_fault(row["fault"]) if row["fault"] is not None else None,
+        queue_class=QueueClass(row["queue_class"]),
+        effective_priority=row["effective_priority"],
+        not_before=row["not_before"],
+        expires_at=row["expires_at"],
+        batch_id=row["batch_id"],
+        batch_index=row["batch_index"],
         estimated_cost=row["estimated_cost"],
         cost=row["cost"],
         last_event=row["last_event"],
@@ -51,7 +54,9 @@ def read_job(row: sqlite3.Row) -> Job:
 
 
 def read_queued_job(row: sqlite3.Row) -> QueuedJob:
-    return QueuedJob(JobId(row["id"]), row["rank"], _decode_names(row["node_types"]))
+    return QueuedJob(
+        JobId(row["id"]), row["rank"], row["expected_seconds"], Instant(row["submitted_at"])
+    )
 
 
 def read_attempt(row: sqlite3.Row) -> Attempt:
@@ -64,6 +69,8 @@ def read_attempt(row: sqlite3.Row) -> Attempt:
         state=AttemptState(row["state"]),
         started_at=Instant(row["started_at"]),
         timeout_seconds=row["timeout_seconds"],
+        expected_seconds=row["expected_seconds"],
+        tenant=TenantId(row["tenant"]),
         prompt=_decode_object(row["prompt"]),
         execution_config=_decode_object(row["execution_config"] or b"{}"),
         progress=_read_progress(row),
@@ -115,6 +122,10 @@ def read_worker(row: sqlite3.Row) -> WorkerRecord:
         added_at=Instant(row["added_at"]),
         catalog_fingerprint=row["catalog_fingerprint"],
         description=row["description"],
+        pool=row["pool"],
+        config=_decode_object(row["config"] or b"{}"),
+        labels=_decode_object(row["labels"] or b"{}"),
+        is_cordoned=bool(row["is_cordoned"]),
     )
 
 

@@ -7,34 +7,37 @@ from pathlib import Path
 from typing import Any
 
 from comfyrail.clock import Clock, after
-from comfyrail.errors import Conflict, JobNotFound, OutputNotFound
+from comfyrail.errors import Conflict, OutputNotFound
 from comfyrail.ids import AttemptToken, JobId, OutputId, TenantId, WorkerId, new_attempt_token
 from comfyrail.jobs.events import Event, NewEvent
-from comfyrail.jobs.job import Attempt, Job, NewJob, Output, Progress, QueuedJob, Usage
+from comfyrail.jobs.job import Attempt, Job, NewJob, Output, Progress, Usage
 from comfyrail.jobs.outcome import Lost, Outcome
 from comfyrail.jobs.states import JobState
 from comfyrail.store.interface import (
     DEFAULT_LEASE_SECONDS,
-    POSITION_LIMIT,
     Assignment,
+    Enqueued,
     JobPage,
     WorkerRecord,
 )
 from comfyrail.store.signals import WORKERS, Signals
 from comfyrail.store.sqlite import transitions
+from comfyrail.store.sqlite.batch_operations import BatchOperations
 from comfyrail.store.sqlite.database import connect, lock_folder, migrate
+from comfyrail.store.sqlite.queue_figures import QueueFigures
+from comfyrail.store.sqlite.queue_operations import QueueOperations, job_of
 from comfyrail.store.sqlite.readers import Readers, Snapshot
 from comfyrail.store.sqlite.rows import (
+    encode,
     read_event,
     read_job,
     read_output,
-    read_queued_job,
     read_worker,
 )
 from comfyrail.store.sqlite.writer import Transaction, Writer
 
 
-class SqliteStore:
+class SqliteStore(QueueOperations, BatchOperations):
     """See comfyrail.store.interface.Store. Made by `open_sqlite_store`."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
@@ -46,7 +49,9 @@ class SqliteStore:
         except BaseException:
             self._lock.close()
             raise
-        self._writer = Writer(self._connection, clock, self.signals)
+        self.figures = QueueFigures()
+        self._clock = clock
+        self._writer = Writer(self._connection, clock, self.signals, self.figures)
         self._readers = Readers(folder)
 
     async def close(self) -> None:
@@ -64,11 +69,11 @@ class SqliteStore:
             lambda tx: tx.run("orphan_attempts", lease_expires_at=after(tx.now, lease_seconds))
         )
 
-    async def add_job(self, job: NewJob) -> int | None:
+    async def add_job(self, job: NewJob) -> Enqueued:
         return await self._writer.write(lambda tx: transitions.enqueue(tx, job))
 
     async def get_job(self, tenant: TenantId, job_id: JobId) -> Job:
-        return await self._readers.read(lambda snapshot: _job_of(snapshot, tenant, job_id))
+        return await self._readers.read(lambda snapshot: job_of(snapshot, tenant, job_id))
 
     async def list_jobs(
         self, tenant: TenantId, state: JobState | None, after: JobId | None, limit: int
@@ -85,29 +90,9 @@ class SqliteStore:
         rows = await self._readers.read(lambda snapshot: snapshot.all("count_jobs"))
         return {JobState(row["state"]): row["jobs"] for row in rows}
 
-    async def queue_position(self, job_id: JobId) -> int | None:
-        def read(snapshot: Snapshot) -> int | None:
-            row = snapshot.one("get_job", job_id=job_id)
-            if row is None or row["state"] != JobState.QUEUED:
-                return None
-            ahead = snapshot.one(
-                "count_ahead", rank=row["rank"], job_id=job_id, limit=POSITION_LIMIT
-            )
-            count: int = ahead["ahead"] if ahead else 0
-            return count + 1 if count < POSITION_LIMIT else None
-
-        return await self._readers.read(read)
-
-    async def queue_head(self, limit: int, after: tuple[int, JobId] | None) -> Sequence[QueuedJob]:
-        rank, job_id = after or (-1, "")
-        rows = await self._readers.read(
-            lambda snapshot: snapshot.all("queue_head", rank=rank, job_id=job_id, limit=limit)
-        )
-        return [read_queued_job(row) for row in rows]
-
     async def request_cancel(self, tenant: TenantId, job_id: JobId) -> Job:
         def cancel(tx: Transaction) -> Job:
-            job = _job_of(tx, tenant, job_id)
+            job = job_of(tx, tenant, job_id)
             match job.state:
                 case JobState.QUEUED:
                     return transitions.cancel_queued(tx, job)
@@ -219,7 +204,7 @@ class SqliteStore:
         self, tenant: TenantId, job_id: JobId, number: int, limit: int
     ) -> Sequence[Event]:
         def read(snapshot: Snapshot) -> list[Event]:
-            _job_of(snapshot, tenant, job_id)
+            job_of(snapshot, tenant, job_id)
             rows = snapshot.all("events_after", job_id=job_id, number=number, limit=limit)
             return [read_event(row) for row in rows]
 
@@ -227,14 +212,14 @@ class SqliteStore:
 
     async def list_outputs(self, tenant: TenantId, job_id: JobId) -> Sequence[Output]:
         def read(snapshot: Snapshot) -> list[Output]:
-            _job_of(snapshot, tenant, job_id)
+            job_of(snapshot, tenant, job_id)
             return [read_output(row) for row in snapshot.all("list_outputs", job_id=job_id)]
 
         return await self._readers.read(read)
 
     async def get_output(self, tenant: TenantId, job_id: JobId, output_id: OutputId) -> Output:
         def read(snapshot: Snapshot) -> Output:
-            _job_of(snapshot, tenant, job_id)
+            job_of(snapshot, tenant, job_id)
             row = snapshot.one("get_output", job_id=job_id, output_id=output_id)
             if row is None:
                 raise OutputNotFound(
@@ -252,10 +237,19 @@ class SqliteStore:
                 driver=record.driver,
                 endpoint=record.endpoint,
                 added_at=record.added_at,
+                pool=record.pool,
+                config=encode(record.config),
+                labels=encode(record.labels),
+                is_cordoned=record.is_cordoned,
             )
             tx.notify(WORKERS)
 
         await self._writer.write(save)
+
+    async def cordon_worker(self, worker_id: WorkerId, *, is_cordoned: bool) -> None:
+        await self._writer.write(
+            lambda tx: tx.run("cordon_worker", worker_id=worker_id, is_cordoned=is_cordoned)
+        )
 
     async def remove_worker(self, worker_id: WorkerId) -> None:
         def remove(tx: Transaction) -> None:
@@ -306,13 +300,6 @@ async def open_sqlite_store(
     """Lock the folder, open or make the database, migrate it, free what dead servers held."""
     store = SqliteStore(folder, clock)
     await store.release_dead_owners(lease_seconds)
+    await store.remove_half_made_batches()
+    await store.load_figures()
     return store
-
-
-def _job_of(source: Transaction | Snapshot, tenant: TenantId, job_id: JobId) -> Job:
-    row = source.one("get_job_of_tenant", job_id=job_id, tenant=tenant)
-    if row is None:
-        raise JobNotFound(
-            f"There is no execution {job_id}. Check the id.", details={"execution_id": job_id}
-        )
-    return read_job(row)

@@ -3,27 +3,55 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from comfyrail.clock import after
-from comfyrail.errors import StaleAttempt
-from comfyrail.ids import AttemptToken, JobId
+from comfyrail.clock import Instant, after
+from comfyrail.errors import IdempotencyMismatch, StaleAttempt
+from comfyrail.ids import AttemptToken, JobId, TenantId
 from comfyrail.jobs.events import EVENT_OF_STATE, EventType, NewEvent
-from comfyrail.jobs.job import Attempt, Job, NewJob, Usage
+from comfyrail.jobs.faults import queue_timeout
+from comfyrail.jobs.job import Attempt, IdempotencyKey, Job, NewJob, Usage
+from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.outcome import Conclusion, Lost, Outcome, conclude
-from comfyrail.jobs.states import JobState, check_transition
-from comfyrail.store.interface import RECORDS_KEPT, SUBMIT_POSITION_LIMIT, Assignment
-from comfyrail.store.signals import QUEUE, RECORDS, cancel_topic, job_topic
-from comfyrail.store.sqlite.rows import encode, encode_names, output_values, read_attempt, read_job
+from comfyrail.jobs.priority import Standing
+from comfyrail.jobs.queue import Placement, QueuePlace
+from comfyrail.jobs.states import AttemptState, JobState, check_transition
+from comfyrail.store.interface import RECORDS_KEPT, Assignment, Enqueued
+from comfyrail.store.signals import BATCHES, QUEUE, RECORDS, cancel_topic, job_topic
+from comfyrail.store.sqlite.queue_figures import QueueFigures, bucket_start
+from comfyrail.store.sqlite.readers import Snapshot
+from comfyrail.store.sqlite.rows import encode, output_values, read_attempt, read_job
 from comfyrail.store.sqlite.writer import Transaction
 
+SCHEDULED = "scheduled"
+"""The reason of a queued job that is held back for its time."""
+IDEMPOTENCY_SECONDS = 86_400.0
+"""How long a key of a request is remembered."""
 
-def enqueue(tx: Transaction, job: NewJob) -> int | None:
+
+def enqueue(tx: Transaction, job: NewJob) -> Enqueued:
+    if job.idempotency is not None:
+        replay = find_by_key(tx, job.tenant, job.idempotency, tx.now)
+        if replay is not None:
+            return replay
+    first_start = max(job.submitted_at, job.not_before or job.submitted_at)
+    is_held = first_start > tx.now
+    tx.run("insert_group", key=job.needs.group, needs=job.needs.encode())
     tx.run(
         "insert_job",
         id=job.id,
         tenant=job.tenant,
+        reason=SCHEDULED if is_held else None,
         priority=job.priority,
         rank=job.rank,
-        node_types=encode_names(job.node_types),
+        queue_class=job.standing.queue_class,
+        queue_group=job.needs.group,
+        effective_priority=job.standing.priority,
+        not_before=job.not_before,
+        held_until=job.not_before if is_held else None,
+        queue_timeout=job.queue_timeout,
+        expires_at=_expiry(first_start, job.queue_timeout),
+        batch_id=job.batch.batch_id if job.batch else None,
+        batch_index=job.batch.index if job.batch else None,
+        batch_name=job.batch.name if job.batch else None,
         timeout_seconds=job.timeout_seconds,
         expected_seconds=job.expected_seconds,
         estimated_cost=job.estimated_cost,
@@ -36,18 +64,119 @@ def enqueue(tx: Transaction, job: NewJob) -> int | None:
         prompt=job.prompt,
         execution_config=job.execution_config,
     )
-    position = position_of(tx, job.rank, job.id)
-    data = {"queue_position": position, "priority": job.priority}
+    if job.idempotency is not None:
+        tx.run(
+            "insert_key",
+            tenant=job.tenant,
+            key=job.idempotency.key,
+            fingerprint=job.idempotency.fingerprint,
+            job_id=job.id,
+            now=tx.now,
+        )
+    data: dict[str, Any] = {
+        "priority": job.priority,
+        "effective_priority": round(job.standing.priority, 2),
+        "queue_class": job.standing.queue_class,
+    }
+    place = None
+    if is_held:
+        data |= {"reason": SCHEDULED, "not_before": job.not_before}
+    else:
+        place = place_of(tx, tx.figures, job.rank, job.id)
+        data |= _described(tx, place, job.needs)
+        tx.count(job.rank, 1, job.expected_seconds)
     _write_event(tx, job.id, 1, NewEvent(EventType.QUEUED, data))
     tx.notify(QUEUE)
-    return position
+    return Enqueued(job.id, job.submitted_at, job.expected_seconds, place)
 
 
-def position_of(tx: Transaction, rank: int, job_id: JobId) -> int | None:
-    limit = SUBMIT_POSITION_LIMIT
-    row = tx.one("count_ahead", rank=rank, job_id=job_id, limit=limit)
-    ahead: int = row["ahead"] if row else 0
-    return ahead + 1 if ahead < limit else None
+def find_by_key(
+    source: Transaction | Snapshot, tenant: TenantId, key: IdempotencyKey, now: Instant
+) -> Enqueued | None:
+    """The job of an earlier request under the same key."""
+    oldest = after(now, -IDEMPOTENCY_SECONDS)
+    row = source.one("get_key", tenant=tenant, key=key.key, oldest=oldest)
+    if row is None:
+        return None
+    if row["fingerprint"] != key.fingerprint:
+        raise IdempotencyMismatch(
+            f"The idempotency key {key.key[:80]!r} was used for another request before. "
+            "Use a new key for a new request.",
+            details={"execution_id": row["id"]},
+        )
+    return Enqueued(
+        JobId(row["id"]),
+        Instant(row["submitted_at"]),
+        row["expected_seconds"],
+        place=None,
+        is_replay=True,
+    )
+
+
+def place_of(
+    source: Transaction | Snapshot, figures: QueueFigures, rank: int, job_id: JobId
+) -> QueuePlace:
+    """Where a job with this rank stands. Only one small bucket of the queue is read."""
+    jobs, seconds = figures.before_bucket(rank)
+    row = source.one("count_ahead", start=bucket_start(rank), rank=rank, job_id=job_id)
+    if row is not None:
+        jobs, seconds = jobs + row["jobs"], seconds + row["seconds"]
+    return QueuePlace(jobs + 1, seconds)
+
+
+def release(tx: Transaction, row: Any) -> None:
+    """Let a held job into the queue: its time has come."""
+    job = read_job(row)
+    tx.run("release_job", job_id=job.id)
+    place = place_of(tx, tx.figures, job.rank, job.id)
+    tx.count(job.rank, 1, job.expected_seconds)
+    data = {"priority": job.priority, "reason": "due", **_described(tx, place, None)}
+    append_event(tx, job.id, NewEvent(EventType.QUEUED, data))
+    tx.notify(QUEUE)
+
+
+def expire(tx: Transaction, row: Any) -> JobId:
+    """Fail a job that has waited longer than it may."""
+    job = read_job(row)
+    fault = queue_timeout(row["queue_timeout"] or 0.0)
+    _end(tx, job, Conclusion(AttemptState.LOST, JobState.FAILED, fault, None, job.retries))
+    return job.id
+
+
+def reprioritize(tx: Transaction, job: Job, priority: int, standing: Standing) -> Job:
+    row = tx.one("get_job", job_id=job.id)
+    is_held = row is not None and row["held_until"] is not None
+    since = max(job.submitted_at, job.not_before or job.submitted_at)
+    rank = standing.rank(since)
+    tx.run(
+        "reprioritize_job",
+        job_id=job.id,
+        priority=priority,
+        effective_priority=standing.priority,
+        queue_class=standing.queue_class,
+        rank=rank,
+    )
+    data: dict[str, Any] = {"priority": priority, "reason": "reprioritized"}
+    if not is_held:
+        tx.count(job.rank, -1, -job.expected_seconds)
+        data |= _described(tx, place_of(tx, tx.figures, rank, job.id), None)
+        tx.count(rank, 1, job.expected_seconds)
+    append_event(tx, job.id, NewEvent(EventType.QUEUED, data))
+    tx.notify(QUEUE)
+    return _get_job(tx, job.id)
+
+
+def _described(tx: Transaction, place: QueuePlace, needs: JobNeeds | None) -> dict[str, Any]:
+    """A place in the queue as its event tells it."""
+    wait = tx.figures.predict_wait(place, needs)
+    return {
+        "queue_position": place.position,
+        "predicted_wait": None if wait is None else round(wait, 1),
+    }
+
+
+def _expiry(since: Instant, queue_timeout: float | None) -> Instant | None:
+    return None if queue_timeout is None else after(since, queue_timeout)
 
 
 def start(
@@ -63,7 +192,11 @@ def start(
         job,
         JobState.PROCESSING,
         "start_job",
-        {"worker_id": assignment.worker_id, "attempt": job.attempts + 1},
+        {
+            "worker_id": assignment.worker_id,
+            "attempt": job.attempts + 1,
+            **_told_placement(assignment.placement),
+        },
         worker_id=assignment.worker_id,
         now=tx.now,
     )
@@ -75,9 +208,21 @@ def start(
         token=assignment.token,
         owner=owner,
         lease_expires_at=after(tx.now, lease_seconds),
+        placement=encode(assignment.placement) if assignment.placement else None,
         now=tx.now,
     )
     return get_attempt(tx, assignment.token)
+
+
+def _told_placement(placement: Placement | None) -> dict[str, Any]:
+    if placement is None:
+        return {}
+    return {
+        "score": round(placement.score, 4),
+        "estimated_cost": placement.cost,
+        "warm_models": placement.warm_models,
+        "models": placement.models,
+    }
 
 
 def finish(
@@ -179,8 +324,9 @@ def find_running(tx: Transaction, token: AttemptToken) -> Any:
 
 def _requeue(tx: Transaction, job: Job, end: Conclusion, data: Mapping[str, Any]) -> Job:
     tx.notify(QUEUE)
+    row = tx.one("get_job", job_id=job.id)
     again = {
-        "queue_position": position_of(tx, job.rank, job.id),
+        **_described(tx, place_of(tx, tx.figures, job.rank, job.id), None),
         "priority": job.priority,
         "reason": end.reason,
         "attempt": job.attempts,
@@ -194,6 +340,7 @@ def _requeue(tx: Transaction, job: Job, end: Conclusion, data: Mapping[str, Any]
         {**again, **data},
         reason=end.reason,
         retries=end.retries,
+        expires_at=_expiry(tx.now, row["queue_timeout"] if row else None),
     )
 
 
@@ -220,8 +367,14 @@ def _enter(
     check_transition(job.state, state)
     if query == "end_job":
         values["state"] = state
+    if job.state is JobState.QUEUED and job.reason != SCHEDULED:
+        tx.count(job.rank, -1, -job.expected_seconds)
     tx.one(query, job_id=job.id, **values)
+    if state is JobState.QUEUED:
+        tx.count(job.rank, 1, job.expected_seconds)
     append_event(tx, job.id, NewEvent(EVENT_OF_STATE[state], data))
+    if job.batch_id is not None and state.is_final:
+        tx.notify(BATCHES)
     return _get_job(tx, job.id)
 
 

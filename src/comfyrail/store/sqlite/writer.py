@@ -13,6 +13,7 @@ from comfyrail.clock import Clock, Instant
 from comfyrail.errors import StoreUnavailable
 from comfyrail.store.signals import Signals
 from comfyrail.store.sqlite.queries import QUERIES
+from comfyrail.store.sqlite.queue_figures import QueueFigures
 
 Result = TypeVar("Result")
 
@@ -27,10 +28,12 @@ class Transaction:
     costs only itself.
     """
 
-    def __init__(self, connection: sqlite3.Connection, now: Instant) -> None:
+    def __init__(self, connection: sqlite3.Connection, now: Instant, figures: QueueFigures) -> None:
         self._connection = connection
         self.now = now
         self.topics: set[str] = set()
+        self.figures = figures
+        self.counted: list[tuple[int, int, float]] = []
 
     def run(self, query: str, **values: Any) -> None:
         self._connection.execute(QUERIES[query], values)
@@ -41,6 +44,11 @@ class Transaction:
 
     def all(self, query: str, **values: Any) -> list[sqlite3.Row]:
         return self._connection.execute(QUERIES[query], values).fetchall()
+
+    def count(self, rank: int, jobs: int, seconds: float) -> None:
+        """Change the figures of the queue; undone when this does not reach the disk."""
+        self.figures.change(rank, jobs, seconds)
+        self.counted.append((rank, jobs, seconds))
 
     def notify(self, topic: str) -> None:
         """Wake the topic's subscribers once this is on disk."""
@@ -54,13 +62,21 @@ class _Write:
     result: Any = None
     error: BaseException | None = None
     topics: set[str] = field(default_factory=set)
+    counted: list[tuple[int, int, float]] = field(default_factory=list)
 
 
 class Writer:
     """Runs operations in the order given, in groups of one commit each (synchronous FULL)."""
 
-    def __init__(self, connection: sqlite3.Connection, clock: Clock, signals: Signals) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        clock: Clock,
+        signals: Signals,
+        figures: QueueFigures,
+    ) -> None:
         self._connection = connection
+        self._figures = figures
         self._clock = clock
         self._signals = signals
         self._loop = asyncio.get_running_loop()
@@ -102,7 +118,7 @@ class Writer:
             try:
                 self._commit(group)
             except Exception as error:  # noqa: BLE001 - the thread must outlive every fault
-                self._roll_back()
+                self._roll_back(group)
                 self._fail(group, error)
             self._loop.call_soon_threadsafe(self._deliver, group)
 
@@ -113,11 +129,11 @@ class Writer:
             if clean:
                 self._connection.execute("COMMIT")
         except sqlite3.Error as error:
-            self._roll_back()
+            self._roll_back(group)
             self._fail(group, error)
             return
         if not clean:
-            self._roll_back()
+            self._roll_back(group)
             self._repeat_one_by_one(group)
 
     def _repeat_one_by_one(self, group: list[_Write]) -> None:
@@ -132,7 +148,8 @@ class Writer:
     def _apply(self, write: _Write) -> bool:
         """Run one operation; False when it failed in a way that needs a rollback."""
         before = self._connection.total_changes
-        transaction = Transaction(self._connection, self._clock.now())
+        transaction = Transaction(self._connection, self._clock.now(), self._figures)
+        write.counted = transaction.counted
         try:
             write.result = write.operation(transaction)
         except sqlite3.OperationalError as error:
@@ -144,7 +161,11 @@ class Writer:
         write.topics = transaction.topics
         return True
 
-    def _roll_back(self) -> None:
+    def _roll_back(self, group: list[_Write]) -> None:
+        for write in group:
+            while write.counted:
+                rank, jobs, seconds = write.counted.pop()
+                self._figures.change(rank, -jobs, -seconds)
         with contextlib.suppress(sqlite3.Error):  # some errors have rolled back already
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")

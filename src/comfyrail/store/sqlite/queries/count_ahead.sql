@@ -1,6 +1,3 @@
--- Bounded: the cost must not grow with the length of the queue.
-SELECT count(*) AS ahead FROM (
-    SELECT 1 FROM jobs
-    WHERE state = 'queued' AND (rank, id) < (:rank, :job_id)
-    LIMIT :limit
-);
+-- Only inside one bucket of the queue's figures.
+SELECT count(*) AS jobs, coalesce(sum(expected_seconds), 0.0) AS seconds FROM jobs
+WHERE state = 'queued' AND held_until IS NULL AND rank >= :start AND (rank, id) < (:rank, :job_id);

@@ -1,5 +1,5 @@
 SELECT
-    attempts.*, jobs.timeout_seconds, jobs.progress, jobs.current_node, jobs.completed_nodes,
+    attempts.*, jobs.tenant, jobs.timeout_seconds, jobs.expected_seconds, jobs.progress, jobs.current_node, jobs.completed_nodes,
     jobs.total_nodes, jobs.cancel_requested, job_prompts.prompt, job_prompts.execution_config
 FROM attempts
 JOIN jobs ON jobs.id = attempts.job_id

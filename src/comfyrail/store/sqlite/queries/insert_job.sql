@@ -1,9 +1,12 @@
 -- last_event: the queued event is written with it.
 INSERT INTO jobs (
-    id, tenant, state, priority, rank, node_types, timeout_seconds, expected_seconds,
-    estimated_cost, submitted_at, total_nodes, last_event
+    id, tenant, state, reason, priority, rank, queue_class, queue_group, effective_priority,
+    not_before, held_until, queue_timeout, expires_at, batch_id, batch_index, batch_name,
+    timeout_seconds, expected_seconds, estimated_cost, submitted_at, total_nodes, last_event
 )
 VALUES (
-    :id, :tenant, 'queued', :priority, :rank, :node_types, :timeout_seconds, :expected_seconds,
-    :estimated_cost, :submitted_at, :total_nodes, 1
+    :id, :tenant, 'queued', :reason, :priority, :rank, :queue_class, :queue_group,
+    :effective_priority, :not_before, :held_until, :queue_timeout, :expires_at, :batch_id,
+    :batch_index, :batch_name, :timeout_seconds, :expected_seconds, :estimated_cost,
+    :submitted_at, :total_nodes, 1
 );

@@ -1,0 +1,142 @@
+"""The bodies of API v1 about workers and pools."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from comfyrail.api.contract import moment, time_of
+from comfyrail.errors import MalformedRequest
+from comfyrail.fleet.figures import FleetFigures, PoolFigures
+from comfyrail.fleet.view import WorkerView
+from comfyrail.usecases.workers import NewWorker
+
+
+class AddWorkerRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A worker to add: `url` for a running ComfyUI, or any `driver` with its `config`."""
+
+    url: str | None = None
+    driver: str | None = None
+    config: dict[str, Any] = {}
+    name: str | None = None
+    labels: dict[str, str] = {}
+
+
+class WorkerBody(msgspec.Struct, kw_only=True):
+    """A worker. `health` is ok, failing or blocked; `error` says what is wrong with it."""
+
+    worker_id: str
+    driver: str
+    pool: str | None
+    endpoint: str | None
+    status: str
+    health: str
+    cordoned: bool
+    labels: dict[str, str]
+    current_jobs: list[str]
+    load: float
+    cached_models: list[str]
+    node_types: int
+    device: str | None
+    memory_total: int | None
+    memory_free: int | None
+    added_at: datetime
+    last_active_at: datetime | None
+    error: str | None
+
+
+class WorkerList(msgspec.Struct, kw_only=True):
+    workers: list[WorkerBody]
+
+
+class WorkerLogs(msgspec.Struct, kw_only=True):
+    worker_id: str
+    text: str
+
+
+class PoolBody(msgspec.Struct, kw_only=True):
+    """Workers of a pool. `utilization` over the last minute."""
+
+    pool: str
+    total: int
+    available: int
+    allocated: int
+    idle: int
+    running: int
+    starting: int
+    failed: int
+    utilization: float
+
+
+class FleetBody(msgspec.Struct, kw_only=True):
+    """All workers together, and each pool."""
+
+    total: int
+    available: int
+    allocated: int
+    idle: int
+    running: int
+    starting: int
+    failed: int
+    utilization: float
+    pools: list[PoolBody]
+
+
+def new_worker(body: AddWorkerRequest) -> NewWorker:
+    """What the request asks for. A URL alone is a worker that is already running."""
+    config = dict(body.config)
+    if body.url is not None:
+        if body.driver not in {None, "static"} or config:
+            raise MalformedRequest(
+                "Give either the url of a running worker, or a driver and its config."
+            )
+        config = {"url": body.url}
+    elif body.driver is None:
+        raise MalformedRequest("Give the url of a running worker, or a driver and its config.")
+    return NewWorker(body.driver or "static", config, body.name, body.labels)
+
+
+def worker_body(view: WorkerView) -> WorkerBody:
+    return WorkerBody(
+        worker_id=view.id,
+        driver=view.driver,
+        pool=view.pool,
+        endpoint=view.endpoint,
+        status=view.status,
+        health=view.health.state,
+        cordoned=view.is_cordoned,
+        labels=dict(view.labels),
+        current_jobs=list(view.current_jobs),
+        load=round(view.load, 3),
+        cached_models=list(view.warm_models),
+        node_types=view.node_types,
+        device=view.device,
+        memory_total=view.memory_total,
+        memory_free=view.memory_free,
+        added_at=moment(view.added_at),
+        last_active_at=time_of(view.last_active_at),
+        error=view.error,
+    )
+
+
+def worker_list(views: Sequence[WorkerView]) -> WorkerList:
+    return WorkerList(workers=[worker_body(view) for view in views])
+
+
+def fleet_body(figures: FleetFigures) -> FleetBody:
+    pools = [PoolBody(pool=name, **_counts(each)) for name, each in figures.pools.items()]
+    return FleetBody(**_counts(figures.overall), pools=pools)
+
+
+def _counts(figures: PoolFigures) -> dict[str, Any]:
+    return {
+        "total": figures.total,
+        "available": figures.available,
+        "allocated": figures.allocated,
+        "idle": figures.idle,
+        "running": figures.running,
+        "starting": figures.starting,
+        "failed": figures.failed,
+        "utilization": round(figures.utilization, 4),
+    }

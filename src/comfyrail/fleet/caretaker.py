@@ -1,0 +1,119 @@
+"""Looks after a worker while it is linked: its warm-up, its checks, its probes [5.5, 5.8]."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from comfyrail.errors import ComfyrailError
+from comfyrail.fleet.attempts import Attempts
+from comfyrail.fleet.connection import WorkerConnection
+from comfyrail.fleet.context import WorkerContext
+from comfyrail.fleet.health import Health
+from comfyrail.fleet.knowledge import WorkerKnowledge
+from comfyrail.fleet.warm_up import Prompt, run_prompt, trial_prompt
+from comfyrail.ids import WorkerId
+
+log = structlog.get_logger(__name__)
+
+
+class Caretaker:
+    """`changed` is called when the worker is trusted more or less than before."""
+
+    def __init__(
+        self,
+        worker_id: WorkerId,
+        context: WorkerContext,
+        knowledge: WorkerKnowledge,
+        health: Health,
+        attempts: Attempts,
+        warm_up: Prompt | None,
+        changed: Callable[[], None],
+    ) -> None:
+        self._worker_id = worker_id
+        self._rules = context.health
+        self._warm_up_limit = context.warm_up_limit
+        self._knowledge = knowledge
+        self._health = health
+        self._attempts = attempts
+        self._warm_up = warm_up
+        self._is_warmed_up = warm_up is None
+        self._changed = changed
+        self._news = asyncio.Event()
+
+    def wake(self) -> None:
+        """Something was learned of its health."""
+        if self._health.is_blocked:
+            self._attempts.return_waiting("the worker is no longer trusted with jobs")
+        self._news.set()
+
+    async def prepare(self, connection: WorkerConnection) -> None:
+        """Warm up a worker that has just come up. One that has jobs is warm; one whose warm-up
+        fails is not trusted with jobs until it has succeeded.
+        """
+        if self._warm_up is None or self._attempts.workload or self._health.is_blocked:
+            return
+        self._is_warmed_up = False
+        try:
+            await self._run_warm_up(connection, self._warm_up)
+        except ComfyrailError as error:
+            log.warning("warm_up_failed", worker_id=self._worker_id, error=error.message)
+            self._health.block(f"The warm-up failed. {error.message}")
+            self._changed()
+
+    async def look_after(self, connection: WorkerConnection) -> None:
+        """Check an idle worker now and then; probe one that is blocked when its rest is over."""
+        while True:
+            rest = self._health.seconds_until_probe
+            if rest is None:
+                # Spread: a thousand workers that came up together need not be asked together.
+                rest = self._rules.check_seconds * random.uniform(0.75, 1.25)  # noqa: S311
+            self._news.clear()
+            try:
+                async with asyncio.timeout(rest):
+                    await self._news.wait()
+            except TimeoutError:
+                await self._look(connection)
+
+    async def _look(self, connection: WorkerConnection) -> None:
+        was_blocked = self._health.is_blocked
+        if was_blocked:
+            await self._attempts.workload.until_empty()
+            self._health.note_probe(await self._problem_of(self._probe, connection))
+            log.info("worker_probed", worker_id=self._worker_id, blocked=self._health.is_blocked)
+        elif not self._attempts.workload:
+            self._health.note_check(
+                await self._problem_of(self._knowledge.ask_for_figures, connection)
+            )
+        if was_blocked != self._health.is_blocked:
+            self._changed()
+
+    async def _probe(self, connection: WorkerConnection) -> None:
+        await self._knowledge.ask_for_figures(connection)
+        await self._knowledge.ask_for_nodes(connection)
+        if self._warm_up is not None and not self._is_warmed_up:
+            await self._run_warm_up(connection, self._warm_up)
+            return
+        prompt = trial_prompt(self._knowledge.catalog)
+        if prompt is not None:
+            await run_prompt(connection, prompt, self._rules.probe_limit)
+
+    async def _run_warm_up(self, connection: WorkerConnection, prompt: Prompt) -> None:
+        log.info("warm_up_begun", worker_id=self._worker_id)
+        await run_prompt(connection, prompt, self._warm_up_limit)
+        self._is_warmed_up = True
+        self._attempts.note_models(self._knowledge.models_in(prompt))
+
+    async def _problem_of(
+        self, work: Callable[[WorkerConnection], Awaitable[None]], connection: WorkerConnection
+    ) -> str | None:
+        """What went wrong, in words; None when nothing did."""
+        try:
+            await work(connection)
+        except ComfyrailError as error:
+            return error.message
+        except Exception as error:  # what one worker says must not end its care
+            log.exception("care_failed", worker_id=self._worker_id)
+            return f"{type(error).__name__}: {error}"
+        return None

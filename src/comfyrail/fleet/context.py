@@ -1,0 +1,40 @@
+"""What all workers of a fleet share."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+
+from comfyrail.clock import Clock
+from comfyrail.fleet.accounts import Accounts, NoAccounts
+from comfyrail.fleet.catalogs import FleetCatalog
+from comfyrail.fleet.health import HealthRules
+from comfyrail.fleet.outputs import BlobSink
+from comfyrail.fleet.places import Places
+from comfyrail.fleet.previews import Previews
+from comfyrail.fleet.profiles import Profiles
+from comfyrail.fleet.session import SessionTimes
+from comfyrail.fleet.workload import PrefetchRules
+from comfyrail.store.interface import Store
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerContext:
+    store: Store
+    catalog: FleetCatalog
+    sink: BlobSink
+    http: aiohttp.ClientSession
+    clock: Clock
+    times: SessionTimes
+    owner: str
+    lease_seconds: float
+    accounts: Accounts = field(default_factory=NoAccounts)
+    input_folder: Path | None = None
+    """Where the server keeps the files that jobs name; None: nothing is uploaded to workers."""
+    previews: Previews = field(default_factory=Previews)
+    prefetch: PrefetchRules = field(default_factory=PrefetchRules)
+    health: HealthRules = field(default_factory=HealthRules)
+    warm_up_limit: float = 900.0
+    """Seconds that a warm-up may take, models loaded from disk included."""
+    places: Places = field(default_factory=Places)
+    profiles: Profiles = field(default_factory=Profiles)

@@ -1,0 +1,1 @@
+"""Made-up fleets in virtual time: the placement that the server uses, beside other rules."""

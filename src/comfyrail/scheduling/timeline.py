@@ -1,0 +1,240 @@
+"""The workers of one round, and what they will be doing: each is given jobs one after another,
+and what it has been given counts at once (its time, its models, its memory).
+
+Nothing here looks at all workers for a job. Workers that have a model warm are found by the model,
+and the others by their profile, in heaps by when they are free; an entry that is no longer true
+is mended when it comes up.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+
+from comfyrail.jobs.needs import JobNeeds
+from comfyrail.jobs.workers import SchedulableWorker, WorkerProfile
+from comfyrail.scheduling.candidates import CandidateMemo
+from comfyrail.scheduling.scoring import load_seconds, memory_fit
+
+Index = int
+"""Of a worker in the sequence that the round was given, or of a profile in order of appearance."""
+
+Entry = tuple[float, int, float, Index]
+"""When a worker is free, how many models it has that jobs wait for, idle since when, which one."""
+
+
+EMPTY = -1
+"""In the place of the number of models: a worker that has none at all loses none by a load."""
+
+LEAST_BUSY = 0.05
+"""Seconds. A worker that takes nothing now is never as good as one that does."""
+
+
+class Group:
+    """Jobs of equal needs, and where they could run."""
+
+    __slots__ = (
+        "capable",
+        "has_one",
+        "largest",
+        "names",
+        "needs",
+        "number",
+        "sizes",
+        "total",
+        "warm",
+    )
+
+    def __init__(self, needs: JobNeeds, number: int, assumed_bytes: int) -> None:
+        self.needs = needs
+        self.number = number
+        self.names = needs.model_names
+        self.sizes = {model.name: model.size or assumed_bytes for model in needs.models}
+        self.total = sum(self.sizes.values())
+        self.has_one = len(self.sizes) == 1
+        self.largest = max(self.sizes, key=lambda name: (self.sizes[name], name), default=None)
+        self.warm: list[Entry] | None = None
+        """Workers that have the largest model, by when they could begin to run the group."""
+        self.capable: list[tuple[float, float, Index]] | None = None
+        """Profiles that can run it, by when the first worker of each is free, then by how well its
+        memory fits."""
+
+
+class Timeline:
+    def __init__(
+        self, workers: Sequence[SchedulableWorker], groups: Iterable[Group], memo: CandidateMemo
+    ) -> None:
+        self.workers = workers
+        self.ready = [_ready_in(worker) for worker in workers]
+        """Seconds until each would begin the next job that it is given."""
+        self.slots = [worker.slots for worker in workers]
+        self.warm = [worker.warm for worker in workers]
+        self.free_slots = sum(self.slots)
+        self._memo = memo
+        self._sizes: dict[str, int] = {}
+        for group in groups:
+            self._sizes.update(group.sizes)
+        self._with_model: dict[str, list[Entry]] = {name: [] for name in self._sizes}
+        self._in_order: set[str] = set()
+        """Models whose list of workers has been made a heap: the others are not asked for yet."""
+        self._heaps_by_largest: dict[str, list[Group]] = {}
+        self._profiles: list[WorkerProfile] = []
+        self._of_profile: list[list[Entry]] = []
+        self._index_workers()
+
+    def _index_workers(self) -> None:
+        with_model, wanted = self._with_model, frozenset(self._sizes)
+        heaps: dict[WorkerProfile, list[Entry]] = {}
+        for index, worker in enumerate(self.workers):
+            useful = worker.warm & wanted
+            held = len(useful) if worker.warm else EMPTY
+            entry = (self.ready[index], held, worker.idle_since, index)
+            for name in useful:
+                with_model[name].append(entry)
+            heap = heaps.get(worker.profile)
+            if heap is None:
+                heap = heaps[worker.profile] = []
+            heap.append(entry)
+        self._profiles = list(heaps)
+        self._of_profile = list(heaps.values())
+        for heap in self._of_profile:
+            heapify(heap)
+
+    def idle(self) -> Iterator[Index]:
+        """Workers that have nothing to do and have been given nothing."""
+        for index, slots in enumerate(self.slots):
+            if slots > 0 and self.ready[index] <= 0:
+                yield index
+
+    def can_run(self, group: Group, index: Index) -> bool:
+        return self._memo.can_run(group.needs, self.workers[index].profile)
+
+    def warmest(self, group: Group) -> tuple[float, Index] | None:
+        """The worker that has the group's largest model and would run a job soonest (what else is
+        missing is loaded first), with the seconds until then. None: no worker has the model.
+        """
+        heap = group.warm
+        if heap is None:
+            heap = group.warm = self._warm_workers(group)
+        while heap:
+            start, useful, idle_since, index = heap[0]
+            if group.largest not in self.warm[index]:
+                heappop(heap)
+                continue
+            true_start = self.ready[index] if group.has_one else self.start_on(group, index)
+            if true_start == start:
+                return start, index
+            heapreplace(heap, (true_start, useful, idle_since, index))
+        return None
+
+    def _warm_workers(self, group: Group) -> list[Entry]:
+        """Groups of one model that every worker can run share the heap of that model."""
+        if group.largest is None:
+            return []
+        everywhere = self._with_model[group.largest]
+        if group.largest not in self._in_order:
+            self._in_order.add(group.largest)
+            heapify(everywhere)
+        if group.has_one and len(self._capable(group)) == len(self._profiles):
+            return everywhere
+        self._heaps_by_largest.setdefault(group.largest, []).append(group)
+        heap = [
+            (self.start_on(group, index), useful, idle_since, index)
+            for _, useful, idle_since, index in everywhere
+            if group.largest in self.warm[index] and self.can_run(group, index)
+        ]
+        heapify(heap)
+        return heap
+
+    def soonest(self, group: Group) -> tuple[float, Index] | None:
+        """The capable worker that is free first, with the seconds until a job would run there. Of
+        several: the one whose memory fits best, then that with the fewest models that jobs wait
+        for. None: none is capable.
+        """
+        heap = self._capable(group)
+        while heap:
+            ready, unfit, number = heap[0]
+            true_ready, index = self._first_of(number)
+            if true_ready == ready:
+                return self.start_on(group, index), index
+            heapreplace(heap, (true_ready, unfit, number))
+        return None
+
+    def _capable(self, group: Group) -> list[tuple[float, float, Index]]:
+        if group.capable is None:
+            needed = group.needs.video_memory
+            group.capable = [
+                (self._first_of(number)[0], -memory_fit(needed, profile.video_memory), number)
+                for number, profile in enumerate(self._profiles)
+                if self._memo.can_run(group.needs, profile)
+            ]
+            heapify(group.capable)
+        return group.capable
+
+    def _first_of(self, number: Index) -> tuple[float, Index]:
+        heap = self._of_profile[number]
+        while True:
+            ready, useful, idle_since, index = heap[0]
+            if self.ready[index] == ready:
+                return ready, index
+            heapreplace(heap, (self.ready[index], useful, idle_since, index))
+
+    def start_on(self, group: Group, index: Index) -> float:
+        """Seconds until a job of the group would run on this worker, its models loaded."""
+        if group.names <= self.warm[index]:
+            return self.ready[index]
+        missing = self.missing(group, index)
+        return self.ready[index] + load_seconds(missing, self.workers[index].profile)
+
+    def missing(self, group: Group, index: Index) -> int:
+        """Bytes that the worker would have to load."""
+        warm = self.warm[index]
+        if group.names <= warm:
+            return 0
+        if group.has_one:
+            return group.total
+        return sum(size for name, size in group.sizes.items() if name not in warm)
+
+    def has_room(self, group: Group, index: Index) -> bool:
+        """Whether the group's models surely push nothing out of the worker's memory."""
+        warm = self.warm[index]
+        if not warm:
+            return True
+        memory = self.workers[index].profile.video_memory
+        together = warm | group.names
+        if memory is None or not self._sizes.keys() >= together:
+            return False
+        return sum(self._sizes[name] for name in together) <= memory
+
+    def give(self, group: Group, index: Index, seconds: float) -> bool:
+        """Let the worker run a job of the group next; whether it takes the job already now, or
+        has only been kept for it.
+        """
+        self.ready[index] = self.start_on(group, index) + max(seconds, LEAST_BUSY)
+        if not group.names <= self.warm[index]:
+            self._load(group, index)
+        if self.slots[index] <= 0:
+            return False
+        self.slots[index] -= 1
+        self.free_slots -= 1
+        return True
+
+    def _load(self, group: Group, index: Index) -> None:
+        """Which models a worker drops for others is its own affair: unless all are known to fit,
+        those that it had before count as gone.
+        """
+        before = self.warm[index]
+        worker = self.workers[index]
+        self.warm[index] = before | group.names if self.has_room(group, index) else group.names
+        for name in sorted(group.names - before):
+            entry = (self.ready[index], 1, worker.idle_since, index)
+            if name in self._in_order:
+                heappush(self._with_model[name], entry)
+            else:
+                self._with_model[name].append(entry)
+            for other in self._heaps_by_largest.get(name, ()):
+                if other.warm is not None and self.can_run(other, index):
+                    start = self.start_on(other, index)
+                    heappush(other.warm, (start, 1, worker.idle_since, index))
+
+
+def _ready_in(worker: SchedulableWorker) -> float:
+    return max(worker.free_in, 0.0 if worker.slots > 0 else LEAST_BUSY)

@@ -1,0 +1,1 @@
+UPDATE workers SET is_cordoned = :is_cordoned WHERE id = :worker_id;

@@ -1,0 +1,1 @@
+SELECT * FROM batches WHERE id = :batch_id;

@@ -1,0 +1,1 @@
+SELECT needs FROM job_groups WHERE key = :key;

@@ -1,0 +1,1 @@
+SELECT prompt FROM job_prompts WHERE job_id = :job_id;

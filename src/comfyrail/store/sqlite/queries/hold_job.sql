@@ -1,0 +1,1 @@
+UPDATE jobs SET held_until = :until, reason = :reason WHERE id = :job_id;

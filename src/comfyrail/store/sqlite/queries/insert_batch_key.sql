@@ -1,0 +1,2 @@
+INSERT OR REPLACE INTO batch_keys (tenant, key, fingerprint, batch_id, created_at)
+VALUES (:tenant, :key, :fingerprint, :batch_id, :now);

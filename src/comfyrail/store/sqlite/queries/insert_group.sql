@@ -1,0 +1,1 @@
+INSERT OR IGNORE INTO job_groups (key, needs) VALUES (:key, :needs);

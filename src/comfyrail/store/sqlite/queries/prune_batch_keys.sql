@@ -1,0 +1,1 @@
+DELETE FROM batch_keys WHERE created_at <= :oldest;

@@ -1,0 +1,1 @@
+SELECT tenant, count(*) AS jobs FROM jobs WHERE state = 'processing' GROUP BY tenant;

@@ -1,0 +1,1 @@
+UPDATE batches SET stage = :stage WHERE id = :batch_id;
