@@ -185,6 +185,23 @@ async def test_one_job_at_most_waits_behind_one_of_unknown_length(house: House) 
         assert states.count(JobState.QUEUED) == 2
 
 
+async def test_job_behind_one_that_takes_too_long_goes_to_another_worker(tmp_path: Path) -> None:
+    async with (
+        open_house(tmp_path, prefetch=PrefetchRules(horizon=0.2)) as house,
+        playing(begins) as slow,
+        playing(succeed) as other,
+    ):
+        slow.is_serial = True
+        await up(house, slow)
+        await house.submit(expected=0.01)
+        waiting = await house.submit(expected=0.01)
+        await house.until(lambda: len(slow.submitted) == 2)
+        await up(house, other, "w2")
+        done = await house.ended(waiting)
+        assert (done.state, done.worker_id, done.retries) == (JobState.COMPLETED, "w2", 0)
+        assert slow.submitted[1] in slow.deleted, "it was taken out of the first worker's queue"
+
+
 async def test_depth_of_one_is_no_prefetching(tmp_path: Path) -> None:
     async with (
         open_house(tmp_path, prefetch=PrefetchRules(depth=1)) as house,

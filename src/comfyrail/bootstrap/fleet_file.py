@@ -104,7 +104,7 @@ def read_fleet_file(path: Path | None) -> FleetPlan:
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise ConfigurationError(f"The fleet file {path} cannot be read: {error}") from error
     try:
-        given = _FleetFile.model_validate(content or {})
+        given = _FleetFile.model_validate({} if content is None else content)
     except ValidationError as error:
         faults = "; ".join(
             f"{'.'.join(str(part) for part in each['loc']) or 'the file'}: "
