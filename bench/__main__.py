@@ -7,7 +7,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 
-from bench import duration, engine, service, validation
+from bench import affinity, duration, engine, scheduling, service, validation
 
 BENCHMARKS: dict[str, Callable[[], Awaitable[None]]] = {
     "start": service.start,
@@ -17,6 +17,8 @@ BENCHMARKS: dict[str, Callable[[], Awaitable[None]]] = {
     "overhead": engine.overhead,
     "duration": duration.predictions,
     "validation": validation.workflows,
+    "scheduling": scheduling.rounds,
+    "affinity": affinity.warm_models,
 }
 
 

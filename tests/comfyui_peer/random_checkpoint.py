@@ -1,6 +1,6 @@
 """Write a small checkpoint of random weights that ComfyUI takes for Stable Diffusion 1.5.
 
-Run by ComfyUI's own Python, in its checkout: `python random_checkpoint.py OUT.safetensors`.
+Run by ComfyUI's own Python, in its checkout: `python random_checkpoint.py OUT.safetensors [SEED]`.
 """
 
 import importlib
@@ -26,13 +26,15 @@ UNET = {
     "legacy": False,
 }
 
+DEFAULT_SEED = 20261115
 
-def main(target: Path) -> None:
+
+def main(target: Path, seed: int) -> None:
     sys.path.insert(0, str(Path.cwd()))
     options: Any = importlib.import_module("comfy.cli_args")
     options.args.cpu = True
     torch: Any = importlib.import_module("torch")
-    torch.manual_seed(20261115)
+    torch.manual_seed(seed)
     operations: Any = importlib.import_module("comfy.ops").disable_weight_init
     unet_module: Any = importlib.import_module("comfy.ldm.modules.diffusionmodules.openaimodel")
     clip_module: Any = importlib.import_module("comfy.clip_model")
@@ -67,4 +69,5 @@ def random_like(torch: Any, prefix: str, name: str, value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).absolute())
+    chosen_seed = int(sys.argv[2]) if len(sys.argv) > 2 else DEFAULT_SEED
+    main(Path(sys.argv[1]).absolute(), chosen_seed)

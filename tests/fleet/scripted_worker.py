@@ -32,6 +32,7 @@ class ScriptedWorker:
         self.queue: list[str] = []
         """Prompts that run."""
         self.pending: list[str] = []
+        self.options: list[str] = []
         """Prompts that wait for their turn, where there is one at a time."""
         self.is_serial = False
         self.is_hiding = False
@@ -142,7 +143,8 @@ class ScriptedWorker:
     # The protocol
 
     async def _stats(self, _request: web.Request) -> web.Response:
-        return web.json_response({"system": {}, "devices": [{"name": "cpu", "vram_total": 1}]})
+        system = {"argv": ["main.py", *self.options]}
+        return web.json_response({"system": system, "devices": [{"name": "cpu", "vram_total": 1}]})
 
     async def _object_info(self, _request: web.Request) -> web.Response:
         return web.json_response(self.object_info)

@@ -123,14 +123,20 @@ async def test_models_are_known_by_folder_and_an_empty_folder_is_told(house: Hou
         }
 
 
-async def test_models_of_the_jobs_it_has_count_as_warm(house: House) -> None:
+@pytest.mark.parametrize(
+    ("options", "warm"), [([], {"b.ckpt"}), (["--cache-lru=4"], {"a.ckpt", "b.ckpt"})]
+)
+async def test_models_of_the_jobs_it_has_count_as_warm_as_far_as_it_keeps_them(
+    house: House, options: list[str], warm: set[str]
+) -> None:
     async with playing(silent) as worker:
+        worker.options = options
         worker.object_info = loading("a.ckpt", "b.ckpt")
         await up(house, worker)
         await house.submit(graph=graph_with("a.ckpt"), expected=0.1)
         await house.until(lambda: offer(house).warm == {"a.ckpt"})
         await house.submit(graph=graph_with("b.ckpt"), expected=0.1)
-        await house.until(lambda: offer(house).warm == {"a.ckpt", "b.ckpt"})
+        await house.until(lambda: offer(house).warm == warm)
         assert house.fleet.view(W1).warm_models == (), "nothing has been loaded yet"
 
 

@@ -111,13 +111,16 @@ class Attempts:
         """Models in the worker's memory when it has done what it has."""
         if self._expected_warm is None:
             jobs = [held.models for held in self.workload.held.values()]
-            room = self._knowledge.machine.video_memory
-            self._expected_warm = self.warm.expected(jobs, room)
+            machine = self._knowledge.machine
+            self._expected_warm = self.warm.expected(
+                jobs, machine.video_memory, keeps=machine.keeps_models
+            )
         return self._expected_warm
 
     def note_models(self, models: Mapping[str, int]) -> None:
         """These are in the worker's memory now, as far as there is room."""
-        warm = self.warm.use(models, self._knowledge.machine.video_memory)
+        machine = self._knowledge.machine
+        warm = self.warm.use(models, machine.video_memory, keeps=machine.keeps_models)
         self._expected_warm = None
         self._context.catalog.note_warm(self._worker_id, warm)
 

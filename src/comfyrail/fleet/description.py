@@ -10,6 +10,8 @@ import msgspec
 from comfyrail.errors import WorkerError
 from comfyrail.fleet.comfyui.client import ComfyClient
 
+KEEPING_OPTIONS = frozenset(("--cache-lru", "--cache-ram"))
+"""Options of ComfyUI with which it keeps more than the latest prompt's results."""
 MODELS_KEPT = 20_000
 """So many models of a worker are remembered with their sizes."""
 
@@ -21,6 +23,8 @@ class WorkerDescription:
     device: str | None = None
     video_memory: int | None = None
     memory: int | None = None
+    keeps_models: bool = True
+    """Whether the models of earlier jobs stay in memory while there is room."""
     models: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict)
 
     def encode(self) -> bytes:
@@ -45,7 +49,17 @@ def describe_machine(
         device=_text(device.get("name")),
         video_memory=_bytes(device.get("vram_total")),
         memory=_bytes(system.get("ram_total")) if isinstance(system, dict) else None,
+        keeps_models=_keeps_models(system if isinstance(system, dict) else {}),
         models=models,
+    )
+
+
+def _keeps_models(system: Mapping[str, Any]) -> bool:
+    """A ComfyUI lets go of what its latest prompt did not use, unless it was started otherwise."""
+    given = system.get("argv")
+    arguments = [str(each) for each in given] if isinstance(given, list) else []
+    return "comfyrail_version" in system or any(
+        each.partition("=")[0] in KEEPING_OPTIONS for each in arguments
     )
 
 

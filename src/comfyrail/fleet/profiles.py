@@ -41,6 +41,7 @@ class Profiles:
             frozenset(labels.items()),
             rate,
             load_bytes_per_second,
+            description.keeps_models,
         )
         profile = self._profiles.get(key)
         if profile is None:
@@ -52,6 +53,7 @@ class Profiles:
                 labels=dict(labels),
                 rate=rate,
                 load_bytes_per_second=load_bytes_per_second,
+                keeps_models=description.keeps_models,
             )
         self._uses[key] += 1  # first, so that a profile which stays is not dropped in between
         self.take_back(worker_id)
@@ -93,6 +95,7 @@ class _Key(NamedTuple):
     labels: frozenset[tuple[str, str]]
     rate: float
     load_bytes_per_second: float
+    keeps_models: bool
 
 
 @dataclass(slots=True)

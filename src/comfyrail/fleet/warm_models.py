@@ -6,30 +6,35 @@ MOST_KNOWN = 64
 
 
 class WarmModels:
-    """The models of the latest jobs, the latest last, that fit into the worker's memory together.
+    """The models of the latest jobs, the latest last, that fit into the worker's memory together;
+    those of the last job alone on a worker that does not keep others.
 
-    A guess: workers do not say what they have loaded. ComfyUI unloads what was used longest ago.
+    A guess: workers do not say what they have loaded.
     """
 
     def __init__(self) -> None:
         self._sizes: dict[str, int] = {}
 
-    def use(self, models: Mapping[str, int], room: int | None) -> frozenset[str]:
+    def use(
+        self, models: Mapping[str, int], room: int | None, *, keeps: bool = True
+    ) -> frozenset[str]:
         """A job with these models (bytes by name) has run; what is warm after it.
 
-        `room` None: nobody knows how much there is.
+        `room` None: nobody knows how much there is. `keeps`: earlier ones stay while there is room.
         """
-        self._sizes = _after(self._sizes, models, room)
+        self._sizes = _after(self._sizes if keeps else {}, models, room)
         return frozenset(self._sizes)
 
     def names(self) -> frozenset[str]:
         return frozenset(self._sizes)
 
-    def expected(self, jobs: Iterable[Mapping[str, int]], room: int | None) -> frozenset[str]:
+    def expected(
+        self, jobs: Iterable[Mapping[str, int]], room: int | None, *, keeps: bool = True
+    ) -> frozenset[str]:
         """What will be warm after these jobs."""
         sizes = self._sizes
         for models in jobs:
-            sizes = _after(sizes, models, room)
+            sizes = _after(sizes if keeps else {}, models, room)
         return frozenset(sizes)
 
 

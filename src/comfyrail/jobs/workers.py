@@ -32,6 +32,8 @@ class WorkerProfile:
     rate: float = 0.0
     """US dollars a second."""
     load_bytes_per_second: float = 1_000_000_000.0
+    keeps_models: bool = True
+    """Whether models of earlier jobs stay in memory while there is room for them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,9 +198,10 @@ class Timeline:
         warm = self.warm[index]
         if not warm:
             return True
-        memory = self.workers[index].profile.video_memory
+        profile = self.workers[index].profile
+        memory = profile.video_memory
         together = warm | group.names
-        if memory is None or not self._sizes.keys() >= together:
+        if not profile.keeps_models or memory is None or not self._sizes.keys() >= together:
             return False
         return sum(self._sizes[name] for name in together) <= memory
 
@@ -209,7 +210,7 @@ class Timeline:
         has only been kept for it.
         """
         self.ready[index] = self.start_on(group, index) + max(seconds, LEAST_BUSY)
-        if not group.names <= self.warm[index]:
+        if not group.names <= self.warm[index] or not self.workers[index].profile.keeps_models:
             self._load(group, index)
         if self.slots[index] <= 0:
             return False
