@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import time
+from dataclasses import replace
 from random import Random
 from statistics import median
 
@@ -43,6 +44,9 @@ def _measure() -> None:
             for is_warm in (True, False):
                 workers = _workers(profiles, groups, free, is_warm=is_warm)
                 _report(lanes, workers, models, f"{'warm' if is_warm else 'cold'}")
+    for labels in ({"pool": "free"}, {}):
+        heads, workers = _beside_a_busy_pool(profiles[0], labels)
+        _report(heads, workers, models, f"others wait for the rest, the last asks for {labels}")
     workers = _workers(profiles, groups, 10, is_warm=True)
     started = time.perf_counter()
     summary = FleetSummary(workers)
@@ -74,6 +78,24 @@ def _report(lanes: list[Lane], workers: list[SchedulableWorker], models: int, wa
         f"{free:6} of {WORKERS:,} workers free, {warm}: {placed:6} placed, "
         f"{median(times) * 1000:5.1f} ms median, {max(times) * 1000:5.1f} ms worst"
     )
+
+
+def _beside_a_busy_pool(
+    profile: WorkerProfile, labels: dict[str, str]
+) -> tuple[list[Lane], list[SchedulableWorker]]:
+    """All lanes are for workers that are busy, but the last one: for those that are free, or for
+    any.
+    """
+    groups = [replace(each, video_memory=0, labels={"pool": "busy"}) for each in _groups(200)]
+    pools = [replace(profile, labels={"pool": name}) for name in ("busy", "free")]
+    lanes = _lanes(groups, 5)
+    job = QueuedJob(JobId("last"), NOW + 3_600_000, 12.0, NOW)
+    lanes.append(Lane(QueueClass.BATCH, TenantId("last"), JobNeeds(labels=labels), [job]))
+    workers = [
+        replace(worker, profile=pools[worker.slots])
+        for worker in _workers(pools, groups, 10, is_warm=True)
+    ]
+    return lanes, workers
 
 
 def _groups(count: int) -> list[JobNeeds]:

@@ -1,5 +1,6 @@
 """Real server and worker processes for tests."""
 
+import atexit
 import contextlib
 import json
 import os
@@ -8,15 +9,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+from tests.ready_commands import ReadyCommands
+
 Value = TypeVar("Value")
 
 COMFYRAIL = [sys.executable, "-m", "comfyrail"]
+PLAIN_OUTPUT = {"NO_COLOR": "1", "COLUMNS": "200"}
+_ENVIRONMENT = dict(os.environ)
+"""As it was before any test changed it."""
 
 
 def wait_until(look: Callable[[], Value], limit: float = 20.0, pause: float = 0.02) -> Value:
@@ -183,7 +190,10 @@ def worker(data: Path) -> Comfyrail:
 
 def comfyrail(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}
+    environment = {**os.environ, **PLAIN_OUTPUT}
+    ready = _ready_commands()
+    if ready.suits(environment):
+        return ready.run(arguments, cwd or Path.cwd(), environment, timeout=90)
     return subprocess.run(
         [*COMFYRAIL, *arguments],
         capture_output=True,
@@ -193,3 +203,10 @@ def comfyrail(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedP
         env=environment,
         check=False,
     )
+
+
+@cache
+def _ready_commands() -> ReadyCommands:
+    made = ReadyCommands({**_ENVIRONMENT, **PLAIN_OUTPUT})
+    atexit.register(made.close)
+    return made

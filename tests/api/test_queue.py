@@ -1,5 +1,6 @@
 """The queue over the API: places, priorities, pauses, times, keys [4.2]-[4.7]."""
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -40,7 +41,8 @@ def test_queued_job_knows_its_place_its_class_and_its_wait(paused: Comfyrail) ->
     job = paused.execution(second)
     assert (job["queue_class"], job["priority"]) == ("medium", 5)
     assert 5 <= job["effective_priority"] < 8
-    assert job["predicted_wait"] >= 0
+    assert job["predicted_wait"] is None, "nobody knows when the queue goes on"
+    assert "a test" in job["waiting_for"]
     _, queue = paused.call("GET", "/v1/queue")
     waiting = {each["queue_class"]: each["queued"] for each in queue["classes"]}
     assert waiting == {"high": 1, "medium": 2, "low": 0, "batch": 0}
@@ -48,7 +50,7 @@ def test_queued_job_knows_its_place_its_class_and_its_wait(paused: Comfyrail) ->
     queued = paused.events(second)[0]
     assert queued["type"] == "execution.queued"
     assert queued["data"]["queue_position"] == 2
-    assert queued["data"]["predicted_wait"] >= 0
+    assert queued["data"]["predicted_wait"] is None
 
 
 def test_queued_job_gets_another_priority_and_place(paused: Comfyrail) -> None:
@@ -64,6 +66,16 @@ def test_queued_job_gets_another_priority_and_place(paused: Comfyrail) -> None:
     ):
         status, reply = change(paused, second, body)
         assert (status, reply["error"]["code"]) == (400, code)
+
+
+def test_job_of_the_class_batch_gets_a_place_among_others_with_a_priority(
+    paused: Comfyrail,
+) -> None:
+    quiet = paused.submit(picture(1), queue_class="batch", priority=10)
+    low = paused.submit(picture(2), priority=1)
+    assert paused.execution(quiet)["queue_position"] == 2
+    assert change(paused, quiet, {"priority": 8})[1]["queue_class"] == "high"
+    assert [paused.execution(job)["queue_position"] for job in (quiet, low)] == [1, 2]
 
 
 def test_job_that_runs_or_is_not_there_has_no_priority_to_change(
@@ -101,9 +113,16 @@ def test_times_that_make_no_sense_are_refused(running_server: Comfyrail) -> None
         assert (status, reply["error"]["code"]) == (400, code), fields
 
 
-def test_job_that_waits_too_long_fails_and_says_what_to_do(paused: Comfyrail) -> None:
-    job_id = paused.submit(picture(7), queue_timeout=0.2)
-    job = paused.wait_for(job_id, "failed")
+def test_time_that_has_passed_is_no_time_to_wait_for(running_server: Comfyrail) -> None:
+    for past in ("0001-01-01T00:00:00+14:00", "1969-12-31T23:59:59Z", "2020-01-01T00:00:00Z"):
+        job_id = running_server.submit(picture(21), not_before=past)
+        assert running_server.wait_for(job_id, "completed")["not_before"] is None
+    assert running_server.call("GET", "/v1/workflows/executions")[0] == 200
+
+
+def test_job_that_waits_too_long_fails_and_says_what_to_do(running_server: Comfyrail) -> None:
+    job_id = running_server.submit(picture(7), queue_timeout=0.2, labels={"region": "mars"})
+    job = running_server.wait_for(job_id, "failed")
     assert (job["error"]["category"], job["error"]["code"]) == ("timeout", "QUEUE_TIMEOUT")
     assert "0.2 s" in job["error"]["message"]
     assert job["attempts"] == 0
@@ -116,6 +135,7 @@ def test_job_for_a_label_that_no_worker_has_waits_and_lets_others_pass(
     running_server.wait_for(running_server.submit(picture(9), priority=1), "completed")
     job = running_server.execution(waiting)
     assert (job["status"], job["predicted_wait"]) == ("queued", None)
+    assert job["waiting_for"] == "No worker has the label region=mars."
     _, cancelled = running_server.call("POST", f"/v1/workflows/execution/{waiting}/cancel")
     assert cancelled["status"] == "cancelled"
 
@@ -129,6 +149,9 @@ def test_same_request_under_the_same_key_is_done_once(running_server: Comfyrail)
     assert "idempotent-replayed" not in first[2]
     assert again[2]["idempotent-replayed"] == "true"
     assert first[2]["location"] == again[2]["location"]
+    running_server.wait_for(json.loads(first[1])["execution_id"], "completed")
+    later = running_server.call("POST", "/v1/workflows/execute", body, **key)[1]
+    assert later["status"] == "completed", "what became of it, not what was once"
     other = {"workflow": picture(11)}
     status, reply = running_server.call("POST", "/v1/workflows/execute", other, **key)
     assert (status, reply["error"]["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from comfyrail.access.principal import Principal
-from comfyrail.clock import SystemClock
+from comfyrail.clock import Clock, Instant, SystemClock
 from comfyrail.engine.builtin import builtin_registry
 from comfyrail.engine.folders import Folders
 from comfyrail.fleet.catalogs import FleetCatalog
@@ -54,6 +54,19 @@ NUMBER = {
 """Shows a number as text."""
 
 
+class LateClock(SystemClock):
+    """The wall clock, and as much later as time is said to have passed."""
+
+    def __init__(self) -> None:
+        self._later = 0
+
+    def now(self) -> Instant:
+        return Instant(super().now() + self._later)
+
+    def move(self, seconds: float) -> None:
+        self._later += round(seconds * 1000)
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     store: SqliteStore
@@ -83,9 +96,12 @@ class Parts:
         return await self.batches.members(principal, batch_id, -1, 500)
 
     async def start(self, job_id: JobId) -> Attempt:
-        assignment = Assignment(job_id, WORKER, new_attempt_token())
-        (attempt,) = await self.store.start_attempts([assignment], "me", 60.0)
+        (attempt,) = await self.try_to_start(job_id)
         return attempt
+
+    async def try_to_start(self, job_id: JobId) -> Sequence[Attempt]:
+        assignment = Assignment(job_id, WORKER, new_attempt_token())
+        return await self.store.start_attempts([assignment], "me", 60.0)
 
     async def complete(self, job_id: JobId, text: str | None = None, node: str = "2") -> None:
         """Run a job to its end; a node of it shows the text."""
@@ -120,8 +136,10 @@ class Parts:
 
 
 @asynccontextmanager
-async def open_parts(folder: Path, most_jobs: int = 10_000) -> AsyncIterator[Parts]:
-    clock = SystemClock()
+async def open_parts(
+    folder: Path, most_jobs: int = 10_000, clock: Clock | None = None
+) -> AsyncIterator[Parts]:
+    clock = clock or SystemClock()
     store = await open_sqlite_store(folder, clock)
     await _remember_worker(store)
     blobs = LocalBlobStore(folder / "blobs")

@@ -147,6 +147,36 @@ def test_search_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
     ("body", "status", "code", "said"),
     [
         ({"gird": {}}, 400, "MALFORMED_REQUEST", "Did you mean 'grid'?"),
+        (
+            {"items": [{"parameters": {}}]},
+            400,
+            "MALFORMED_REQUEST",
+            "There are: input_params, name, priority.",
+        ),
+        ({"variants": {"a": {"input_parms": 1}}}, 400, "MALFORMED_REQUEST", "'input_params'?"),
+        (
+            {"search": {"parameters": {"1.width": {"min": 1, "max": 2}}, "trials": 1}},
+            400,
+            "MALFORMED_REQUEST",
+            "There are: minimum, maximum, step",
+        ),
+        (
+            {"search": {"parameters": {"1.width": [1]}, "trials": 1, "score": {"nodes": "1"}}},
+            400,
+            "MALFORMED_REQUEST",
+            "Did you mean 'node'?",
+        ),
+        (
+            {
+                "search": {
+                    "parameters": {"1.width": {"minimum": 0, "maximum": 1, "step": 5e-324}},
+                    "trials": 1,
+                }
+            },
+            422,
+            "INVALID_BATCH",
+            "larger step",
+        ),
         ({}, 422, "INVALID_BATCH", "it has none of them"),
         ({"grid": {"1.width": [1]}, "items": [{}]}, 422, "INVALID_BATCH", "items and grid"),
         ({"grid": {"1.width": [1]}, "seeds": {"a": [1]}}, 422, "INVALID_BATCH", "variants only"),
@@ -177,6 +207,16 @@ def test_what_is_wrong_is_said(
     found, reply = running_server.call("POST", "/v1/batches", {"workflow": picture(), **body})
     assert (found, reply["error"]["code"]) == (status, code), reply
     assert said in reply["error"]["message"]
+
+
+def test_all_methods_of_a_path_are_named(running_server: Comfyrail) -> None:
+    for path, methods in (
+        ("/v1/batches", "GET, POST"),
+        ("/v1/batches/none", "GET"),
+        ("/v1/batches/none/cancel", "POST"),
+    ):
+        status, _, headers = running_server.fetch("DELETE", path)
+        assert (status, headers["allow"]) == (405, methods)
 
 
 def test_unknown_batch_is_not_found(running_server: Comfyrail) -> None:

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,73 @@ def test_search_of_a_file_names_its_best(
     assert "with 1.value=" in ended.stdout
 
 
+def test_seed_of_a_workflow_in_the_library_is_found(
+    running_server: Comfyrail, tmp_path: Path
+) -> None:
+    noise = {"width": 8, "height": 8, "seed": 1, "scale": 4.0, "octaves": 1, "palette": "forest"}
+    graph = {**picture(), "1": {"class_type": "NoiseImage", "inputs": noise}}
+    saved = running_server.call("PUT", "/v1/workflows/noise", {"workflow": graph})
+    assert saved[0] < 300, saved
+    ended = comfyrail(
+        *("batches", "submit", "noise", "--count", "2", "--priority", "9"),
+        *("--server", running_server.url),
+        cwd=tmp_path,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "2 of 2 completed" in ended.stdout
+
+
+def test_search_that_waits_for_scores_says_so_and_takes_them(
+    running_server: Comfyrail, file: Path, tmp_path: Path
+) -> None:
+    batch = tmp_path / "search.yaml"
+    batch.write_text("{priority: 9, search: {parameters: {1.width: [3, 4]}, trials: 2}}")
+    options = [str(file), str(batch), "--server", running_server.url]
+    with subprocess.Popen(
+        [*COMFYRAIL, "batches", "submit", *options],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200"},
+    ) as process:
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        batch_id = newest(running_server)["batch_id"]
+        shown = on(running_server, "show", batch_id, "--jobs")
+        command = f"give them with comfyrail batches score {batch_id} JOB NUMBER"
+        sentence = f"Waits for 2 scores: {command} --server {running_server.url}"
+        assert (told.strip(), sentence in shown) == (sentence, True)
+        assert "Left" not in shown
+        assert "100%" not in shown
+        assert [row.split()[3] for row in shown.splitlines()[-2:]] == ["waits", "waits"]
+        job_id = shown.splitlines()[-1].split()[1]
+        assert "Waits for 1 score: give it" in on(running_server, "score", batch_id, "0", "-2.5")
+        scored = on(running_server, "score", batch_id, job_id, "1")
+        _, said = process.communicate(timeout=20)
+    assert "Best      1 with 1.width=" in scored
+    assert process.returncode == 0, said
+    missing = comfyrail("batches", "score", batch_id, "9", "1", "--server", running_server.url)
+    assert (missing.returncode, "has no job 9." in missing.stderr) == (2, True)
+
+
+def test_options_about_the_queue_reach_every_job(running_server: Comfyrail, file: Path) -> None:
+    batch = file.parent / "b.yaml"
+    batch.write_text("{labels: {zone: attic, gpu: none}, items: [{}, {}]}")
+    waiting = ["--label", "zone=nowhere", "--queue-timeout", "900"]
+    ended = comfyrail(
+        *("batches", "submit", str(file), str(batch), *waiting, "--detach"),
+        *("--not-before", "2026-01-31T08:00:00+01:00", "--server", running_server.url),
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "Waiting: No worker has the label gpu=none, zone=nowhere." in ended.stderr
+    batch_id = ended.stdout.strip()
+    members = running_server.call("GET", f"/v1/batches/{batch_id}/executions")[1]["executions"]
+    for member in members:
+        job = running_server.execution(member["execution_id"])
+        waits = datetime.fromisoformat(job["expires_at"])
+        assert 890 < (waits - datetime.fromisoformat(job["submitted_at"])).total_seconds() < 910
+
+
 def test_detached_batch_is_cancelled_by_its_id(running_server: Comfyrail, file: Path) -> None:
     graph = {**NUMBER, "1": {"class_type": "PrimitiveInt", "inputs": {"value": 1}}}
     graph["9"] = {"class_type": "Delay", "inputs": {"value": ["1", 0], "seconds": 60.0}}
@@ -117,7 +186,16 @@ def newest(server: Comfyrail) -> dict[str, Any]:
 
 def test_wrong_use_is_explained_with_exit_code_2(running_server: Comfyrail, file: Path) -> None:
     for arguments, said in (
-        (["submit", str(file), "--vary", "1.widht=1,2"], "Did you mean 'width'?"),
+        (
+            ["submit", str(file), "--vary", "1.widht=1,2"],
+            "Error: Node '1' (EmptyImage) has no input 'widht'. Did you mean 'width'? (in all 2",
+        ),
+        (
+            ["submit", "nothere", "--count", "2"],
+            f"no file 'nothere', and no workflow of that name on {running_server.url}.",
+        ),
+        (["score", "none", "7", "1"], "There is no batch none"),
+        (["score", "none", "x", "nan"], "A score is a finite number"),
         (["submit", str(file)], "a batch file, --vary NODE.INPUT=A,B,C, or --count N"),
         (["cancel", "none"], "There is no batch none"),
     ):

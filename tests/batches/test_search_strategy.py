@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from comfyrail.errors import RequestError
@@ -74,6 +74,38 @@ def test_every_proposal_is_within_what_was_asked(search: Search, data: st.DataOb
             assert is_allowed(values, parameters[target]), (values, parameters[target])
     assert propose(search, number, best) == propose(search, number, best)
     assert Search.decode(search.encode()) == search
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(finite, finite, st.none() | finite, st.sampled_from(["linear", "log"]), st.booleans())
+@example(1.0, 2.0**53, None, "linear", True)
+@example(2.0**60, 2.0**61, 384.0, "linear", True)
+@example(0.0, 1.7e308, 1e300, "linear", False)
+@example(5e-324, 1.7976931348623157e308, None, "log", False)
+@example(1.7976931348623157e308, 1.7976931348623157e308, None, "log", True)
+def test_range_of_any_numbers_is_refused_or_searched(
+    low: float, high: float, step: float | None, scale: Scale, integer: bool
+) -> None:
+    values = Range(low, high, step, scale, integer)
+    search = Search({"x": values}, trials=20)
+    try:
+        check_search(search)
+    except RequestError:
+        return
+    best = [Scored(propose(search, 0), 1.0)]
+    tried = (propose(search, 0), propose(search, 19, best), *corners(search))
+    for value in (each["x"] for each in tried):
+        assert low <= value <= high
+        assert isinstance(value, int) or not integer
+
+
+def test_tiny_steps_are_not_rounded_away() -> None:
+    search = Search({"x": Range(0, 1e-13, step=1e-14)}, trials=30)
+    found = {propose(search, number)["x"] for number in range(30)}
+    assert len(found) > 5
+    assert found <= {float(f"{number}e-14") for number in range(11)}
 
 
 @given(searches)
@@ -169,6 +201,11 @@ def test_half_a_character_is_no_score() -> None:
         ({"parameters": {"x": Range(0.2, 0.8, integer=True)}}, "no whole number"),
         ({"parameters": {"x": Range(0, 9, step=0.5, integer=True)}}, "whole number"),
         ({"parameters": {"x": Range(float("nan"), 1)}}, "not finite"),
+        ({"parameters": {"x": Range(0, 1, step=5e-324)}}, "larger step"),
+        ({"parameters": {"x": Range(-1.7e308, 1.7e308, step=0.1)}}, "larger step"),
+        ({"parameters": {"x": Range(-1.7e308, 1.7e308, step=1e300)}}, "closer together"),
+        ({"parameters": {"x": Range(-1.7e308, 1.7e308, integer=True)}}, "whole numbers"),
+        ({"parameters": {"x": Range(1, 2.0**70, integer=True)}}, "whole numbers"),
     ],
 )
 def test_search_that_makes_no_sense_is_explained(changes: dict[str, Any], said: str) -> None:

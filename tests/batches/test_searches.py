@@ -155,7 +155,7 @@ async def test_both_ends_of_a_range_are_checked_before_the_search_begins(parts: 
         "1": {"class_type": "PrimitiveInt", "inputs": {"value": 0}},
         "2": {"class_type": "PreviewAny", "inputs": {"source": ["1", 0]}},
     }
-    plan = search(parameters={"1.value": Range(0, 1e19, integer=True)})
+    plan = search(parameters={"1.value": Range(0, 1e19, step=1e4, integer=True)})
     with pytest.raises(InvalidWorkflow, match=r"With 1\.value="):
         await parts.submit(plan, graph)
     with pytest.raises(InvalidWorkflow, match=r"'7.value'"):

@@ -25,12 +25,14 @@ from comfyrail.jobs.batches import (
     WorkflowSource,
 )
 from comfyrail.jobs.job import IdempotencyKey
-from comfyrail.jobs.outcome import Cancelled
+from comfyrail.jobs.outcome import Cancelled, Lost
 from comfyrail.jobs.parameter_search import Range, Search
 from comfyrail.jobs.priority import QueueClass
 from comfyrail.jobs.states import JobState
+from comfyrail.store.signals import QUEUE
 from comfyrail.usecases import batch_jobs
 from comfyrail.usecases.batch_jobs import BatchBase
+from comfyrail.usecases.batch_turns import BatchTurns
 from comfyrail.usecases.library import Draft
 from tests.batches.parts import ALICE, BOB, CHUNK, Parts, parameters_of
 from tests.graphs import picture
@@ -172,12 +174,14 @@ async def test_checks_of_a_batch_let_others_at_the_event_loop(parts: Parts) -> N
             await asyncio.sleep(0)
 
     counter = asyncio.create_task(count_turns())
-    await parts.jobs.make_all(
-        ALICE,
-        BatchId("b"),
-        BatchBase(WorkflowSource(json.dumps(picture()).encode())),
-        [BatchItem({"1.color": number}) for number in range(300)],
-    )
+    with BatchTurns().admit(ALICE.tenant) as making:
+        await parts.jobs.make_all(
+            ALICE,
+            BatchId("b"),
+            BatchBase(WorkflowSource(json.dumps(picture()).encode())),
+            [BatchItem({"1.color": number}) for number in range(300)],
+            making,
+        )
     is_done = True
     await counter
     assert turns > 3, "others have their turns while the checks run"
@@ -232,6 +236,37 @@ async def test_first_failure_cancels_what_is_queued_but_not_what_runs(parts: Par
     assert await parts.searches.look() == 0
     batch = (await parts.batches.status(ALICE, accepted.batch_id)).batch
     assert (batch.state, batch.counts.completed) == (BatchState.FAILED, 2)
+
+
+async def test_nothing_of_a_batch_starts_after_its_first_failure(parts: Parts) -> None:
+    accepted = await parts.submit(Grid({"1.color": list(range(4))}), stop_on_error=True)
+    running = await parts.start(accepted.job_ids[1])
+    await parts.fail(accepted.job_ids[0])
+    batch = (await parts.batches.status(ALICE, accepted.batch_id)).batch
+    assert batch.stopped_at is not None
+    assert not await parts.try_to_start(accepted.job_ids[2])
+    await parts.store.finish_attempt(running.token, Lost("the worker is gone"))
+    assert not await parts.try_to_start(accepted.job_ids[1])
+    with parts.store.signals.subscribe(QUEUE) as news:
+        await parts.searches.look()
+        assert await news.wait(0), "a worker that was kept for one of them is free again"
+    batch = (await parts.batches.status(ALICE, accepted.batch_id)).batch
+    assert (batch.counts.failed, batch.counts.cancelled) == (1, 3)
+
+
+async def test_failure_does_not_stop_other_batches(parts: Parts) -> None:
+    plan = Grid({"1.color": [1, 2]})
+    patient = await parts.submit(plan)
+    other = await parts.submit(plan, stop_on_error=True)
+    await parts.fail(patient.job_ids[0])
+    assert await parts.try_to_start(patient.job_ids[1])
+    assert await parts.try_to_start(other.job_ids[0])
+
+
+async def test_job_of_a_cancelled_batch_does_not_start(parts: Parts) -> None:
+    accepted = await parts.submit(Grid({"1.color": [1, 2]}))
+    await parts.store.cancel_batch(ALICE.tenant, accepted.batch_id)
+    assert not await parts.try_to_start(accepted.job_ids[0])
 
 
 async def test_cancel_ends_queued_jobs_and_asks_for_the_end_of_running_ones(parts: Parts) -> None:

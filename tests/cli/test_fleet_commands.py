@@ -1,6 +1,7 @@
 """`comfyrail workers`, `comfyrail queue`, and what `comfyrail jobs` can change."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,3 +101,23 @@ def test_wrong_use_is_explained(address: tuple[str, str]) -> None:
         done = comfyrail(*arguments, *address)
         assert done.returncode == 2, (arguments, done.stdout, done.stderr)
         assert said in done.stderr, (arguments, done.stderr)
+
+
+def test_pool_whose_driver_fails_says_why_everywhere(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text("pools: {bad: {driver: local, maximum: 3, config: {python: /bin/false}}}")
+    with server(tmp_path / "data", "--fleet", str(file), workers=0) as process:
+
+        def trouble() -> dict[str, Any]:
+            pools = process.call("GET", "/v1/fleet")[1]["pools"]
+            return next((pool for pool in pools if pool["error"]), {})
+
+        pool = wait_until(trouble)
+        assert (pool["pool"], pool["driver"]) == ("bad", "local")
+        assert (pool["minimum"], pool["maximum"], pool["total"]) == (0, 3, 0)
+        assert pool["rests_until"] is not None
+        shown = comfyrail("workers", "--server", process.url).stdout
+        assert f"pool bad: {pool['error'].splitlines()[0]}" in shown
+        assert "Tried again in" in shown
+        status, reply = process.call("GET", "/ready")
+        assert (status, set(reply["error"]["details"]["pools"])) == (503, {"bad"})

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.graphs import Graph, picture, slow_picture
-from tests.processes import COMFYRAIL, comfyrail, wait_until
+from tests.processes import COMFYRAIL, Comfyrail, comfyrail, wait_until
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "workflows").glob("*/workflow.json"))
 STUBBORN_PACK = """
@@ -146,11 +146,11 @@ def test_inputs_are_set_and_results_stay_where_they_were_asked_for(tmp_path: Pat
     ],
 )
 def test_a_workflow_that_cannot_run_is_explained_as_run_does_it(
-    tmp_path: Path, graph: Graph, arguments: list[str]
+    running_server: Comfyrail, tmp_path: Path, graph: Graph, arguments: list[str]
 ) -> None:
     path = written(tmp_path, graph)
     profiled = comfyrail("profile", path, *arguments, cwd=tmp_path)
-    ran = comfyrail("run", path, *arguments, cwd=tmp_path)
+    ran = comfyrail("run", path, *arguments, "--server", running_server.url, cwd=tmp_path)
     assert profiled.returncode == ran.returncode == 2
     assert profiled.stderr == ran.stderr
     assert profiled.stdout == ""

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import subprocess
 import time
+from pathlib import Path
 
 from comfyrail.engine.definition import node
 
@@ -35,6 +37,14 @@ def hang_in_process(value: int) -> int:
 def sleep_in_process(value: int) -> int:
     time.sleep(value)
     return value
+
+
+@node("RunInProcess", required={"mark": ("STRING", {})}, outputs=INT, runs_in="process")
+def run_in_process(mark: str) -> int:
+    program = subprocess.Popen(["/bin/sleep", "60"])
+    Path(f"{mark}.new").write_text(str(program.pid))
+    Path(f"{mark}.new").rename(mark)
+    return program.wait()
 
 
 NODES = [process_id, fail_in_process, die_in_process, hang_in_process]

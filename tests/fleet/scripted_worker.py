@@ -42,6 +42,7 @@ class ScriptedWorker:
         self.deleted: list[str] = []
         self.submitted: list[str] = []
         self.stopped: list[str] = []
+        self.freed: list[Any] = []
         self.files: dict[str, bytes] = {"a.png": b"picture"}
         self.refuse_prompt: tuple[int, Any] | None = None
         self.refuse_upload: tuple[int, bytes] | None = None
@@ -83,6 +84,7 @@ class ScriptedWorker:
                 web.get("/queue", self._show_queue),
                 web.post("/queue", self._change_queue),
                 web.post("/interrupt", self._interrupt),
+                web.post("/free", self._free),
                 web.post("/prompt", self._prompt),
                 web.get("/history/{prompt_id}", self._history),
                 web.get("/view", self._view),
@@ -181,6 +183,10 @@ class ScriptedWorker:
         self.stopped.append(prompt_id)
         if self.obeys_interrupts and prompt_id in self.queue:
             self.end(prompt_id, "error", [["execution_interrupted", {}]])
+        return web.Response()
+
+    async def _free(self, request: web.Request) -> web.Response:
+        self.freed.append(await request.json())
         return web.Response()
 
     async def _prompt(self, request: web.Request) -> web.Response:

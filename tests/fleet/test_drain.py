@@ -143,6 +143,30 @@ async def test_idle_worker_that_is_drained_is_stopped_until_it_is_resumed(house:
         assert not await is_cordoned_on_disk(house, W1)
 
 
+async def test_drained_worker_stays_stopped_over_a_restart_until_it_is_resumed(
+    tmp_path: Path,
+) -> None:
+    async with playing(succeed) as worker:
+        async with open_house(tmp_path) as house:
+            await add_host(house, Host(worker.url))
+            await house.has_status(W1, WorkerStatus.IDLE)
+            await house.fleet.drain(W1)
+            await house.has_status(W1, WorkerStatus.STOPPED)
+        async with open_house(tmp_path) as again:
+            (record,) = await again.store.list_workers()
+            assert (record.is_drained, record.is_cordoned) == (True, True)
+            host = Host(worker.url)
+            again.fleet.add(W1, host, record.added_at, is_cordoned=True, is_drained=True)
+            assert again.fleet.view(W1).status is WorkerStatus.STOPPED
+            await again.until(lambda: host.stops)
+            assert host.starts == 0, "one that was left running when the server ended is stopped"
+            job_id = await again.submit()
+            await again.fleet.resume(W1)
+            assert (await again.ended(job_id)).state is JobState.COMPLETED
+            (record,) = await again.store.list_workers()
+            assert (record.is_drained, record.is_cordoned) == (False, False)
+
+
 async def test_drain_of_a_worker_that_never_came_up_stops_it(house: House) -> None:
     host = Host("http://127.0.0.1:9")
     await add_host(house, host)
@@ -234,7 +258,10 @@ async def test_refusal_of_a_driver_is_told_and_tried_again_when_asked(house: Hou
         assert house.fleet.view(W1).error is None
 
 
-@pytest.mark.parametrize("spelling", ["{url}", "http://localhost:{port}", "http://[::1]:{port}/"])
+@pytest.mark.parametrize(
+    "spelling",
+    ["{url}", "http://localhost:{port}", "http://[::1]:{port}/", "http://127.0.0.2:{port}/x/.."],
+)
 async def test_server_given_twice_is_refused_until_the_first_is_removed(
     house: House, spelling: str
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from comfyrail.clock import Instant
 from comfyrail.fleet.health import Health, HealthRules, HealthState, fault_of_worker
+from comfyrail.fleet.suspects import Suspects
 from comfyrail.fleet.traits import WorkerTraits
 from comfyrail.fleet.workload import PrefetchRules
 from comfyrail.ids import WorkerId
@@ -43,7 +44,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def health(clock: Clock) -> Health:
-    return Health(HealthRules(first_rest=30, longest_rest=100), clock)
+    return Health(HealthRules(first_rest=30, longest_rest=100), clock, W1, Suspects())
 
 
 @pytest.fixture
@@ -263,8 +264,8 @@ async def test_job_behind_the_one_that_broke_the_worker_goes_back_without_cost(
         await worker.say("execution_start", prompt_id=prompt_id)
         await both_there.wait()
         error: dict[str, Any] = {"node_id": "1", "node_type": "Make"}
-        error["exception_type"] = "torch.OutOfMemoryError"
-        error |= {"exception_message": "CUDA out of memory", "executed": []}
+        error["exception_type"] = "OSError"
+        error |= {"exception_message": "[Errno 28] No space left on device", "executed": []}
         worker.end(prompt_id, "error", [["execution_error", error]])
         await worker.say("executing", node=None, prompt_id=prompt_id)
 

@@ -345,7 +345,10 @@ async def test_driver_that_refuses_gets_a_growing_rest(
         await wait(lambda: driver.starts and not estate.members())
         view = estate.pools.views()[0]
         assert not view.can_start
-        assert estate.pools.trouble("gpu") == "There is no image 'comfy:1'."
+        standing = estate.pools.standings()["gpu"]
+        assert standing.error == estate.pools.trouble("gpu") == "There is no image 'comfy:1'."
+        assert standing.rests_until is not None
+        assert standing.rests_until > estate.house.clock.now()
         await estate.pools.look()
         assert driver.starts == 1
         await estate.settled()

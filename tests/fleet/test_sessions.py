@@ -415,6 +415,7 @@ async def test_worker_that_was_frozen_gets_no_job_before_it_has_let_go_of_the_la
         await house.until(lambda: worker.queue)
         worker.is_frozen = True  # its socket stays open: only the calls get no answer
         await house.in_state(job_id, JobState.QUEUED)
+        await house.until(lambda: not house.fleet.view(WorkerId("w1")).current_jobs)
         assert house.fleet.view(WorkerId("w1")).status is WorkerStatus.BUSY
         worker.is_frozen = False
         await house.until(lambda: len(worker.submitted) == 2)

@@ -156,7 +156,7 @@ def test_person_is_asked_before_all_versions_go(
         (["workflows", "save", "good", "FILE", "--preview", "FILE"], "not a PNG"),
         (["workflows", "save", "good", "FILE", "--preview", "/dev/zero"], "larger than 4 MiB"),
         (["workflows", "import", "FILE"], "not a zip file"),
-        (["run", "no-such"], "There is no workflow 'no-such'"),
+        (["run", "no-such"], "There is no file 'no-such', and no workflow of that name"),
         (["run", "no-such.json"], "no-such.json cannot be read"),
         (["run", "No Such"], "No Such cannot be read"),
     ],

@@ -110,13 +110,15 @@ def test_every_placement_is_possible_and_none_is_double(
 
 
 @given(lanes=queues(), workers=fleets)
-def test_jobs_of_a_lane_begin_in_the_order_of_their_deadlines(
+def test_jobs_of_a_lane_begin_on_each_worker_in_the_order_of_their_deadlines(
     lanes: list[Lane], workers: list[SchedulableWorker]
 ) -> None:
-    begun = [placement.job_id for placement in decide(lanes, workers).placements]
-    for each in lanes:
-        ids = [job.id for job in each.jobs if job.id in begun]
-        assert ids == [job for job in begun if job in set(ids)]
+    placements = decide(lanes, workers).placements
+    for worker in workers:
+        begun = [each.job_id for each in placements if each.worker_id == worker.id]
+        for each in lanes:
+            ids = [job.id for job in each.jobs if job.id in begun]
+            assert ids == [job for job in begun if job in set(ids)]
 
 
 @given(lanes=queues(), workers=fleets, limit=st.integers(0, 3), running=st.integers(0, 3))
@@ -209,6 +211,34 @@ def test_free_worker_stays_free_only_for_a_reason(
         waiting = [job for job in each.jobs if job.id not in begun]
         if waiting and NOW - waiting[0].rank > 1000 * PlacementRules().longest_late:
             assert not any(can_run(each.needs, w.profile) and w.free_in == 0 for w in left)
+
+
+@settings(max_examples=40)
+@given(lanes=queues(), workers=fleets, is_flooded=st.booleans(), lookahead=st.integers(0, 4))
+def test_job_that_an_idle_worker_can_run_begins_or_is_woken_for(
+    lanes: list[Lane], workers: list[SchedulableWorker], is_flooded: bool, lookahead: int
+) -> None:
+    """However many are before it that wait for busy workers."""
+    rules = PlacementRules() if is_flooded else PlacementRules(lookahead=lookahead)
+    if is_flooded:
+        elsewhere = WorkerProfile(frozenset(TYPES), labels={"pool": "elsewhere"})
+        asked = needs(types=TYPES, labels=elsewhere.labels)
+        flood = [
+            lane(asked, *[-900] * 16, name=f"f{n}", tenant=f"f{n}", expected=0.0) for n in range(70)
+        ]
+        lanes = [*flood, *lanes]
+        workers = [worker("elsewhere", profile=elsewhere, slots=0, free_in=9), *workers]
+    decision = decide(lanes, workers, rules=rules)
+    begun = {placement.job_id for placement in decision.placements}
+    given_to = {placement.worker_id for placement in decision.placements}
+    idle = [w for w in workers if w.slots and w.free_in == 0 and w.id not in given_to]
+    if any(
+        can_run(each.needs, w.profile)
+        for each in lanes
+        for w in idle
+        if any(job.id not in begun for job in each.jobs)
+    ):
+        assert decision.wake_in is not None
 
 
 @given(warm=st.sets(st.sampled_from(MODELS)), load=st.floats(0, 1))

@@ -226,6 +226,66 @@ async def test_patience_begins_anew_for_a_job_that_comes_back(
     assert (await store.expire_queued())[0] == [job.id]
 
 
+async def test_pause_does_not_count_against_patience(store: Store, clock: ManualClock) -> None:
+    before = new_job(clock, queue_timeout=10)
+    await store.add_job(before)
+    clock.move(4)
+    await store.pause_queue(None)
+    clock.move(1000)
+    during = new_job(clock, queue_timeout=10)
+    await store.add_job(during)
+    assert (await store.expire_queued())[0] == ()
+    clock.move(1000)
+    await store.resume_queue()
+    assert (await store.get_job(TENANT, before.id)).expires_at == after(clock.now(), 6)
+    assert await store.expire_queued() == ((), after(clock.now(), 6))
+    clock.move(6)
+    assert (await store.expire_queued())[0] == [before.id]
+    clock.move(4)
+    assert (await store.expire_queued())[0] == [during.id]
+
+
+async def test_places_stay_right_when_a_group_of_writes_is_taken_back(
+    store: SqliteStore, clock: ManualClock
+) -> None:
+    job = new_job(clock)
+    await store.add_job(job)
+    twice = new_job(clock)
+
+    async def fail() -> None:
+        with pytest.raises(sqlite3.IntegrityError):
+            await asyncio.gather(store.add_job(twice), store.add_job(twice))
+
+    await asyncio.gather(
+        store.reprioritize(TENANT, job.id, 9, standing_of(9)),
+        store.request_cancel(TENANT, job.id),
+        fail(),
+    )
+    await store.request_cancel(TENANT, twice.id)
+    assert store.figures.before_bucket(1 << 60) == (0, 0.0)
+    assert set(store.figures.by_class().values()) == {(0, 0.0)}
+
+
+async def test_clock_that_steps_back_holds_nothing(store: Store, clock: ManualClock) -> None:
+    job = new_job(clock)
+    clock.move(-1)
+    added = await store.add_job(job)
+    assert added.place is not None
+    assert (await store.get_job(TENANT, job.id)).reason is None
+
+
+async def test_totals_are_those_of_the_queue(store: Store, clock: ManualClock) -> None:
+    for priority in (1, 5, 5, 9):
+        await store.add_job(new_job(clock, priority))
+    await store.add_job(new_job(clock, not_before=after(clock.now(), 5000)))
+    clock.move(130)
+    totals = await store.queue_totals()
+    counts = {queue_class.value: jobs for queue_class, (jobs, _) in totals.by_class.items()}
+    assert counts == {"high": 1, "medium": 2, "low": 1, "batch": 0}
+    assert totals.by_class[QueueClass.MEDIUM][1] == 60
+    assert (totals.scheduled, totals.processing, totals.late) == (1, 0, 3)
+
+
 async def test_other_priority_gives_another_place(store: Store, clock: ManualClock) -> None:
     jobs = [new_job(clock) for _ in range(3)]
     for job in jobs:

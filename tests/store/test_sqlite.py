@@ -131,7 +131,15 @@ def test_queries_that_run_for_every_job_use_an_index(connection: sqlite3.Connect
         "token": "t",
         "owner": "o",
     }
-    names = "count_ahead", "next_lane", "lane_head", "next_due", "next_expiry", "find_due"
+    names = (
+        "count_ahead",
+        "next_groups",
+        "next_lane",
+        "lane_head",
+        "next_due",
+        "next_expiry",
+        "find_due",
+    )
     for name in (*names, "find_overdue", "find_expired", "find_orphans_of_worker"):
         plan = connection.execute(f"EXPLAIN QUERY PLAN {QUERIES[name]}", values).fetchall()
         steps = " ".join(row["detail"] for row in plan)

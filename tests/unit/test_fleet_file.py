@@ -60,6 +60,18 @@ def test_pools_and_workers_are_read_with_their_drivers_settings(tmp_path: Path) 
         ("pools: {a: {driver: local, idle_timeout: .nan}}", "idle_timeout"),
         ("pools: {a: {driver: local, warm_up: no.json}}", "no.json"),
         ("workers: {w: {driver: static, config: {url: 'ftp://x'}}}", "ftp://x"),
+        ("", "pools: {}"),
+        ("# nothing\n", "is empty"),
+        ("pools: {a: {driver: local}, a: {driver: docker}}", "'a' is there twice"),
+        ("pools: {a: {driver: local, maximum: 1, maximum: 9}}", "'maximum' is there twice"),
+        ("pools: {a: {driver: local}}\npools: {}", "'pools' is there twice"),
+        ("pools: {a: {driver: local, warm: 3, maximum: 2}}", "warm 3 is more than maximum 2"),
+        ("pools: {a: {driver: local, labels: {pool: b}}}", "label 'pool'"),
+        ("pools: {a: {driver: local, labels: {region: ''}}}", "1 to 100 characters"),
+        ("pools: {a: {driver: local, labels: {'': x}}}", "1 to 100 characters"),
+        (f"pools: {{a: {{driver: local, labels: {{r: {'x' * 101}}}}}}}", "1 to 100 characters"),
+        ("workers: {local-5: {driver: local}}", "the pool 'local'"),
+        ("pools: {gpu: {driver: local}}\nworkers: {gpu-0: {driver: local}}", "the pool 'gpu'"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, said: str) -> None:
@@ -67,6 +79,22 @@ def test_mistakes_are_named(tmp_path: Path, text: str, said: str) -> None:
         read_fleet_file(write(tmp_path, text))
     assert said in raised.value.message
     assert "fleet.yaml" in raised.value.message
+
+
+def test_file_with_nothing_in_it_that_says_so_is_right(tmp_path: Path) -> None:
+    plan = read_fleet_file(write(tmp_path, "pools: {}"))
+    assert (plan.pools, plan.workers) == ((), ())
+
+
+def test_parts_of_a_file_may_be_used_again(tmp_path: Path) -> None:
+    text = """
+    pools:
+      small: &small {driver: local, maximum: 1, warm: 1}
+      large: {<<: *small, maximum: 5}
+    workers: {small: {driver: local}, small-one: {driver: local}}
+    """
+    plan = read_fleet_file(write(tmp_path, text))
+    assert [(pool.limits.maximum, pool.limits.warm) for pool in plan.pools] == [(1, 1), (5, 1)]
 
 
 def test_warm_up_in_the_editors_format_is_refused_with_advice(tmp_path: Path) -> None:

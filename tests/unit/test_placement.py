@@ -215,6 +215,43 @@ def test_workers_that_are_left_over_take_what_they_are_warm_for() -> None:
     assert pairs(decision) == [("late-0", "left")]
 
 
+@pytest.mark.parametrize("asked", [{"pool": "b"}, {}])
+@pytest.mark.parametrize("models", [0, 1])
+def test_idle_worker_takes_its_job_however_many_wait_for_busy_ones(
+    models: int, asked: dict[str, str]
+) -> None:
+    """The jobs in front are more than a round plans for."""
+    here, there = {"pool": "a"}, {"pool": "b"}
+    ahead = [
+        lane(
+            needs(*[f"m{n}"][:models], types=["A"], labels=here),
+            *[1] * 16,
+            name=f"ahead{n}",
+            tenant=f"t{n}",
+            expected=0.01,
+        )
+        for n in range(80)
+    ]
+    assert sum(len(each.jobs) for each in ahead) > PlacementRules().lookahead
+    waits = lane(needs(types=["A"], labels=asked), 20, name="waits")
+    busy_one = WorkerProfile(frozenset({"A"}), labels=here)
+    idle_one = WorkerProfile(frozenset({"A"}), labels=there)
+    workers = [
+        worker("busy", *(f"m{n}" for n in range(80)), profile=busy_one, slots=0, free_in=1),
+        worker("idle", profile=idle_one),
+    ]
+    assert pairs(decide([*ahead, waits], workers)) == [("waits-0", "idle")]
+
+
+def test_job_that_waits_for_a_warm_worker_behind_many_others_is_woken_for() -> None:
+    ahead = [lane(needs("x"), 100 + n, name=f"x{n}", tenant=f"t{n}") for n in range(5)]
+    workers = [busy("warm", "x", "y", free_in=20), worker("cold", "q", "z")]
+    late = lane(needs("y"), 119, name="late")
+    decision = decide([*ahead, late], workers, rules=PlacementRules(lookahead=0))
+    assert not decision.placements
+    assert decision.wake_in == pytest.approx(0.6 * 100 - 20)
+
+
 @pytest.mark.parametrize("expected", [float("nan"), float("inf"), -5.0])
 def test_senseless_estimate_harms_nobody(expected: float) -> None:
     lanes = [lane(PLAIN, 1, name="odd", expected=expected), lane(PLAIN, 2)]

@@ -59,7 +59,7 @@ workflows = st.dictionaries(ids, nodes(), min_size=1, max_size=5)
 
 
 @given(prompt=workflows, is_known=st.booleans())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_workflow_comes_back_from_the_editor_as_it_was(
     prompt: dict[str, Any], is_known: bool
 ) -> None:

@@ -1,5 +1,6 @@
 """The bodies of batches in API v1."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -276,17 +277,29 @@ def _parameters(part: msgspec.Raw, where: str) -> Mapping[str, Any]:
     return value
 
 
+# By the place that an error of the decoder names.
+_OBJECTS: Mapping[str, type[msgspec.Struct]] = {
+    "$": BatchRequest,
+    "$.items[]": BatchItemBody,
+    "$.variants[]": VariantBody,
+    "$.search": SearchBody,
+    "$.search.parameters[]": RangeBody,
+    "$.search.score": ScoreSource,
+}
+_UNKNOWN_FIELD = re.compile(r"unknown field `(.*?)`(?:.* - at `([^`]*)`)?", re.DOTALL)
+
+
 def explain_unknown_field(message: str) -> str:
-    """What was meant, for an error of the decoder about a field that there is not."""
-    _, mark, rest = message.partition("unknown field `")
-    if not mark:
+    """What was meant, for an error of the decoder about a field that an object does not have."""
+    found = _UNKNOWN_FIELD.search(message)
+    if found is None:
         return ""
-    fields = {
-        name
-        for kind in (BatchRequest, BatchItemBody, VariantBody, RangeBody, SearchBody)
-        for name in kind.__struct_fields__
-    }
-    return did_you_mean(nearest_names(rest.partition("`")[0], sorted(fields)))
+    name, place = found.groups()
+    kind = _OBJECTS.get(re.sub(r"\[[^]]*\]", "[]", place or "$"))
+    if kind is None:
+        return ""
+    fields = kind.__struct_fields__
+    return did_you_mean(nearest_names(name, fields)) or f" There are: {', '.join(fields)}."
 
 
 def reply_body(accepted: BatchAccepted) -> BatchReply:

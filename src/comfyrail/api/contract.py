@@ -118,6 +118,7 @@ class Execution(msgspec.Struct, kw_only=True):
     completed_at: datetime | None
     queue_position: int | None
     predicted_wait: float | None
+    waiting_for: str | None
     progress: float
     current_node: str | None
     completed_nodes: int
@@ -180,6 +181,8 @@ class Readiness(msgspec.Struct, kw_only=True):
     queued: int
     processing: int
     workers: dict[str, int]
+    can_start: int
+    paused: bool
 
 
 def time_of(instant: Instant | None) -> datetime | None:
@@ -194,7 +197,7 @@ def instant_of(when: datetime | None, field: str) -> Instant | None:
         raise MalformedRequest(
             f"{field} has no time zone. Write it like 2026-01-31T08:00:00Z.", code="NO_TIME_ZONE"
         )
-    return Instant(round(when.timestamp() * 1000))
+    return Instant(max(0, round(when.timestamp() * 1000)))
 
 
 def moment(instant: Instant) -> datetime:
@@ -219,6 +222,7 @@ def execution_body(job: Job, status: JobStatus | None = None) -> Execution:
         completed_at=time_of(job.completed_at),
         queue_position=status.queue_position if status else None,
         predicted_wait=rounded(status.predicted_wait if status else None),
+        waiting_for=status.waiting_for if status else None,
         progress=round(job.progress.fraction, 4),
         current_node=job.progress.current_node,
         completed_nodes=job.progress.completed_nodes,

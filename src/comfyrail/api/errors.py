@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from comfyrail import errors
 from comfyrail.api.contract import ErrorDetail, ErrorReply
@@ -32,7 +33,9 @@ STATUS_OF: tuple[tuple[type[errors.ComfyrailError], int], ...] = (
     (errors.ComfyrailError, 500),
 )
 
-ROUTE_ERRORS = {404: "ROUTE_NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
+METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
+WRONG_METHOD = 405
+ROUTE_ERRORS = {404: "ROUTE_NOT_FOUND", WRONG_METHOD: "METHOD_NOT_ALLOWED"}
 
 
 def status_of(error: errors.ComfyrailError) -> int:
@@ -72,6 +75,18 @@ def route_error(request: Request, status: int, headers: Mapping[str, str] | None
     return response
 
 
+def allowed(request: Request) -> list[str]:
+    """The methods that a path has: the framework names those of its first route only."""
+    return [
+        method
+        for method in METHODS
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL
+            for route in request.app.routes
+        )
+    ]
+
+
 def internal_error(request_id: str | None) -> Response:
     """For what should never happen: the log has the trace, the client has the id to find it."""
     hidden = errors.ComfyrailError(
@@ -93,6 +108,8 @@ def install_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def _on_http(request: Request, error: HTTPException) -> Response:
+        if error.status_code == WRONG_METHOD:
+            return route_error(request, WRONG_METHOD, {"Allow": ", ".join(allowed(request))})
         if error.status_code in ROUTE_ERRORS:
             return route_error(request, error.status_code, error.headers)
         own = errors.RequestError(str(error.detail), code="HTTP_ERROR")

@@ -75,7 +75,7 @@ async def execute(request: Request) -> Response:
     )
     reply = ExecuteReply(
         execution_id=accepted.job_id,
-        status=JobState.QUEUED,
+        status=accepted.state,
         submitted_at=moment(accepted.submitted_at),
         estimated_duration=round(accepted.expected_seconds, 3),
         queue_position=accepted.queue_position,

@@ -44,6 +44,8 @@ async def ready(request: Request) -> Response:
             queued=report.queued,
             processing=report.processing,
             workers=dict(report.workers),
+            can_start=report.can_start,
+            paused=report.is_paused,
         )
     )
 

@@ -32,7 +32,6 @@ class ClassBody(msgspec.Struct, kw_only=True):
     target_seconds: float
     queued: int
     expected_seconds: float
-    late: int
     started: int
     targets_missed: int
     wait_p50: float | None
@@ -46,6 +45,7 @@ class QueueBody(msgspec.Struct, kw_only=True):
     queued: int
     scheduled: int
     processing: int
+    late: int
     classes: list[ClassBody]
 
 
@@ -77,6 +77,7 @@ def queue_body(report: QueueReport) -> QueueBody:
         queued=report.queued,
         scheduled=report.scheduled,
         processing=report.processing,
+        late=report.late,
         classes=[_class_body(each) for each in report.classes],
     )
 
@@ -88,7 +89,6 @@ def _class_body(report: ClassReport) -> ClassBody:
         target_seconds=report.target_seconds,
         queued=report.queued,
         expected_seconds=round(report.expected_seconds, 1),
-        late=report.late,
         started=waits.started,
         targets_missed=waits.missed,
         wait_p50=None if waits.median is None else round(waits.median, 3),

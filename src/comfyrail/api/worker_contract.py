@@ -1,6 +1,6 @@
 """The bodies of API v1 about workers and pools."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -8,7 +8,7 @@ import msgspec
 
 from comfyrail.api.contract import moment, time_of
 from comfyrail.errors import MalformedRequest
-from comfyrail.fleet.figures import FleetFigures, PoolFigures
+from comfyrail.fleet.figures import FleetFigures, PoolFigures, PoolStanding
 from comfyrail.fleet.view import WorkerView
 from comfyrail.usecases.workers import NewWorker
 
@@ -56,9 +56,16 @@ class WorkerLogs(msgspec.Struct, kw_only=True):
 
 
 class PoolBody(msgspec.Struct, kw_only=True):
-    """Workers of a pool. `utilization` over the last minute."""
+    """Workers of a pool. `utilization` over the last minute. `error` says why its last worker did
+    not come up, `rests_until` when its driver is tried again.
+    """
 
     pool: str
+    driver: str
+    minimum: int
+    maximum: int
+    error: str | None
+    rests_until: datetime | None
     total: int
     available: int
     allocated: int
@@ -124,9 +131,20 @@ def worker_list(views: Sequence[WorkerView]) -> WorkerList:
     return WorkerList(workers=[worker_body(view) for view in views])
 
 
-def fleet_body(figures: FleetFigures) -> FleetBody:
-    pools = [PoolBody(pool=name, **_counts(each)) for name, each in figures.pools.items()]
-    return FleetBody(**_counts(figures.overall), pools=pools)
+def fleet_body(figures: FleetFigures, pools: Mapping[str, PoolStanding]) -> FleetBody:
+    bodies = [
+        PoolBody(
+            pool=name,
+            driver=pool.driver,
+            minimum=pool.minimum,
+            maximum=pool.maximum,
+            error=pool.error,
+            rests_until=time_of(pool.rests_until),
+            **_counts(figures.pools.get(name, PoolFigures())),
+        )
+        for name, pool in pools.items()
+    ]
+    return FleetBody(**_counts(figures.overall), pools=bodies)
 
 
 def _counts(figures: PoolFigures) -> dict[str, Any]:

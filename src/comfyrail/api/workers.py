@@ -48,7 +48,8 @@ async def add_worker(request: Request) -> Response:
 @router.get(FLEET)
 async def show_fleet(request: Request) -> Response:
     """How many workers there are and what they do, in all and by pool."""
-    return json_response(fleet_body(services_of(request).workers.figures()))
+    workers = services_of(request).workers
+    return json_response(fleet_body(workers.figures(), workers.pools()))
 
 
 @router.get(WORKER)

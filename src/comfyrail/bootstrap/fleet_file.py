@@ -20,17 +20,24 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from comfyrail.errors import ConfigurationError, WorkerRefused
 from comfyrail.fleet.drivers.registry import driver_named
+from comfyrail.fleet.traits import labels_fault
 from comfyrail.jobs.workers import PoolLimits
 
 WORKER_NAME = r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$"
 RESERVED_POOL = "local"
 
 Name = Annotated[str, Field(pattern=WORKER_NAME)]
-Label = Annotated[str, Field(max_length=100)]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
 
@@ -39,7 +46,15 @@ class _Section(BaseModel):
 
     driver: str
     config: dict[str, Any] = Field(default_factory=dict)
-    labels: dict[Label, Label] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("labels")
+    @classmethod
+    def _check_labels(cls, labels: dict[str, str]) -> dict[str, str]:
+        fault = labels_fault(labels)
+        if fault is not None:
+            raise ValueError(fault.rstrip("."))
+        return labels
 
 
 class _WorkerSection(_Section):
@@ -59,6 +74,8 @@ class _PoolSection(_Section):
     def _check_order(self) -> "_PoolSection":
         if self.minimum > self.maximum:
             raise ValueError(f"minimum {self.minimum} is more than maximum {self.maximum}")
+        if self.warm > self.maximum:
+            raise ValueError(f"warm {self.warm} is more than maximum {self.maximum}")
         return self
 
 
@@ -100,11 +117,16 @@ def read_fleet_file(path: Path | None) -> FleetPlan:
     if path is None:
         return FleetPlan()
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _StrictLoader)  # noqa: S506 - a safe one
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise ConfigurationError(f"The fleet file {path} cannot be read: {error}") from error
+    if content is None:
+        raise ConfigurationError(
+            f"The fleet file {path} is empty. To have nothing in it, and to end what it had, "
+            "write: pools: {}"
+        )
     try:
-        given = _FleetFile.model_validate({} if content is None else content)
+        given = _FleetFile.model_validate(content)
     except ValidationError as error:
         faults = "; ".join(
             f"{'.'.join(str(part) for part in each['loc']) or 'the file'}: "
@@ -112,6 +134,7 @@ def read_fleet_file(path: Path | None) -> FleetPlan:
             for each in error.errors()
         )
         raise ConfigurationError(f"The fleet file {path} is not right: {faults}.") from error
+    _refuse_names_of_pools(path, given)
     return FleetPlan(
         tuple(_pool(path, name, section) for name, section in given.pools.items()),
         tuple(
@@ -119,6 +142,32 @@ def read_fleet_file(path: Path | None) -> FleetPlan:
             for name, section in given.workers.items()
         ),
     )
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Of two entries of one name the second would count, without a word."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
+                raise yaml.composer.ComposerError(
+                    None, None, f"'{key.value}' is there twice", key.start_mark
+                )
+            seen.add((key.tag, str(key.value)))
+        return node
+
+
+def _refuse_names_of_pools(path: Path, given: _FleetFile) -> None:
+    pools = {RESERVED_POOL, *given.pools}
+    for name in given.workers:
+        pool, _, number = name.rpartition("-")
+        if pool in pools and number.isdecimal():
+            raise ConfigurationError(
+                f"The fleet file {path}: the worker '{name}' has a name that the pool '{pool}' "
+                "gives to its own workers. Give it another name."
+            )
 
 
 def _pool(path: Path, name: str, section: _PoolSection) -> PoolPlan:

@@ -104,6 +104,7 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
             store, fleet, owner, settings.lease_seconds, clock, rules=rules, targets=targets
         )
         waits = WaitForecast(fleet.schedulable_workers, clock)
+        waits.state = await store.queue_state()
         store.figures.predict_wait = waits.predict
         _run(stack, scheduler, "scheduler")
         _run(stack, QueueKeeper(store, clock), "queue-keeper")
@@ -112,7 +113,7 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
         _run(stack, LeaseKeeper(store, fleet, settings.lease_seconds), "lease-keeper")
         _run(stack, estimates, "estimates")
         standings = Standings(fleet, clock, targets)
-        queue = Queue(store, clock, scheduler.waits.by_class, targets)
+        queue = Queue(store, scheduler.waits.by_class, waits, targets)
         library = Library(workflows, lambda: fleet.catalog)
         outgoing = await stack.enter_async_context(OutgoingHttp())
         probe = HttpUrlProbe(outgoing) if settings.check_urls else None
@@ -134,7 +135,7 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
             queue=queue,
             workers=workforce.workers,
             library=library,
-            check_readiness=CheckReadiness(store, fleet),
+            check_readiness=CheckReadiness(store, fleet, workforce.pools),
         )
 
 

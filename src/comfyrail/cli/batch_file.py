@@ -70,7 +70,7 @@ def read_variation(text: str) -> tuple[str, list[Any]]:
 
 
 def grid_of(
-    workflow: dict[str, Any] | str, vary: Iterable[str], count: int | None, seed_input: str | None
+    workflow: dict[str, Any], vary: Iterable[str], count: int | None, seed_input: str | None
 ) -> dict[str, list[Any]]:
     """The grid that the options mean."""
     grid: dict[str, list[Any]] = {}
@@ -89,9 +89,9 @@ def grid_of(
     return grid
 
 
-def find_seed(workflow: dict[str, Any] | str) -> str:
+def find_seed(workflow: dict[str, Any]) -> str:
     """The one input of a workflow that is a seed."""
-    found = list(_seed_inputs(workflow)) if isinstance(workflow, dict) else []
+    found = list(_seed_inputs(workflow))
     if len(found) == 1:
         return found[0]
     if found:

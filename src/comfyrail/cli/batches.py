@@ -13,6 +13,13 @@ from comfyrail.cli.options import (
     SameServerOption,
     ServerOption,
 )
+from comfyrail.cli.queue_options import (
+    LabelOption,
+    NotBeforeOption,
+    QueueTimeoutOption,
+    check_priority,
+    queue_wishes,
+)
 
 batches_app = typer.Typer(help="Run many jobs as one: lists, grids, comparisons, searches.")
 
@@ -34,9 +41,9 @@ def list_batches(
     context: typer.Context, server: SameServerOption = None, limit: LimitOption = 20
 ) -> None:
     """List the newest batches."""
-    from comfyrail.cli import batch_runs
+    from comfyrail.cli import batch_listings
 
-    batch_runs.show_batches(server or context.obj, limit)
+    batch_listings.show_batches(server or context.obj, limit)
 
 
 @batches_app.command("submit")
@@ -73,9 +80,15 @@ def submit_batch(
     name: Annotated[str | None, typer.Option(help="What to call the batch.")] = None,
     priority: Annotated[
         int | None,
-        typer.Option(min=1, max=10, help="1 to 10 (default: the jobs wait for quiet times)."),
+        typer.Option(
+            callback=check_priority,
+            help="1 (lowest) to 10 (highest); default: the jobs wait for quiet times.",
+        ),
     ] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds that each job may run.")] = None,
+    queue_timeout: QueueTimeoutOption = None,
+    not_before: NotBeforeOption = None,
+    label: LabelOption = None,
     stop_on_error: Annotated[
         bool, typer.Option("--stop-on-error", help="Cancel the rest after the first failure.")
     ] = False,
@@ -84,9 +97,13 @@ def submit_batch(
     detach: Annotated[
         bool, typer.Option("--detach", help="Print the batch's id and do not wait for its end.")
     ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Folder for the results (default: not fetched)."),
+    ] = None,
     server: SameServerOption = None,
 ) -> None:
-    """Submit a batch, show its progress, and wait for its end."""
+    """Submit a batch, show its progress, wait for its end, and fetch its results."""
     from comfyrail.cli import batch_runs
 
     options = {
@@ -96,6 +113,7 @@ def submit_batch(
         "stop_on_error": stop_on_error or None,
         "auto_fix": auto_fix or None,
         "optimize": optimize or None,
+        **queue_wishes(label or (), not_before, queue_timeout),
     }
     request = batch_runs.BatchRun(
         file=file,
@@ -106,6 +124,7 @@ def submit_batch(
         settings=tuple(set_ or ()),
         options={key: value for key, value in options.items() if value is not None},
         detach=detach,
+        output=output,
     )
     batch_runs.submit_batch(server or context.obj, request)
 
@@ -118,9 +137,41 @@ def show_batch(
     server: SameServerOption = None,
 ) -> None:
     """Show how far a batch is, and the best trial of a search."""
+    from comfyrail.cli import batch_listings
+
+    batch_listings.show_batch(server or context.obj, batch_id, with_jobs=jobs)
+
+
+@batches_app.command("fetch")
+def fetch_batch(
+    context: typer.Context,
+    batch_id: BatchArgument,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the results.")] = Path(
+        "out"
+    ),
+    server: SameServerOption = None,
+) -> None:
+    """Fetch the results of a batch's jobs; of those that have ended, while it runs."""
     from comfyrail.cli import batch_runs
 
-    batch_runs.show_batch(server or context.obj, batch_id, with_jobs=jobs)
+    batch_runs.fetch_batch(server or context.obj, batch_id, output)
+
+
+# A score below 0 is no option.
+@batches_app.command("score", context_settings={"ignore_unknown_options": True})
+def score_job(
+    context: typer.Context,
+    batch_id: BatchArgument,
+    job: Annotated[
+        str, typer.Argument(help="The job's id, or its number in the batch: show --jobs has both.")
+    ],
+    score: Annotated[float, typer.Argument(help="What it is worth, a number.")],
+    server: SameServerOption = None,
+) -> None:
+    """Say what a trial of a search is worth, where no node of the workflow says it."""
+    from comfyrail.cli import batch_listings
+
+    batch_listings.score_job(server or context.obj, batch_id, job, score)
 
 
 @batches_app.command("cancel")
@@ -128,6 +179,6 @@ def cancel_batch(
     context: typer.Context, batch_id: BatchArgument, server: SameServerOption = None
 ) -> None:
     """Cancel all jobs of a batch, queued or running."""
-    from comfyrail.cli import batch_runs
+    from comfyrail.cli import batch_listings
 
-    batch_runs.cancel_batch(server or context.obj, batch_id)
+    batch_listings.cancel_batch(server or context.obj, batch_id)

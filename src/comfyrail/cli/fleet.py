@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ from rich.text import Text
 from comfyrail.cli.exits import WRONG_USE, call_server, explain_and_exit
 from comfyrail.cli.tables import add_row, ago, coloured, new_table, print_table
 from comfyrail.cli.terminal import out, plain, say
-from comfyrail.client import ComfyrailClient, FleetFigures, QueueReport, Worker
+from comfyrail.client import ComfyrailClient, FleetFigures, Pool, QueueReport, Worker
 
 Result = TypeVar("Result")
 
@@ -57,8 +58,17 @@ def show_workers(server: str) -> None:
         f"{figures.starting} starting, {figures.failed} failed; "
         f"{figures.utilization:.0%} busy in the last minute."
     )
+    troubles += [_trouble_of(pool) for pool in figures.pools if pool.error]
     for trouble in troubles:
         out.print(Text(plain(trouble), "yellow"), soft_wrap=True)
+
+
+def _trouble_of(pool: Pool) -> str:
+    text = f"pool {pool.pool}: {pool.error}"
+    if pool.rests_until is None:
+        return text
+    seconds = max(0, round((pool.rests_until - datetime.now(UTC)).total_seconds()))
+    return f"{text} Tried again in {seconds} s."
 
 
 def add_worker(server: str, request: AddRequest) -> None:

@@ -5,6 +5,7 @@ from rich.text import Text
 from comfyrail.cli.exits import call_server
 from comfyrail.cli.tables import add_row, ago, coloured, new_table, print_table
 from comfyrail.cli.terminal import line, plain, say
+from comfyrail.cli.waiting import reason_to_wait
 from comfyrail.client import ComfyrailClient, Execution, NodeResult
 
 
@@ -17,13 +18,16 @@ def show_jobs(server: str, status: str | None, limit: int) -> None:
     if not jobs:
         say(f"No jobs. Submit one with: comfyrail run FILE --server {server}")
         return
-    table = new_table("Job", "Status", "Progress", "Priority", "Submitted", "Took", "Worker")
+    table = new_table(
+        "Job", "Status", "Progress", "Class", "Priority", "Submitted", "Took", "Worker"
+    )
     for job in jobs:
         add_row(
             table,
             job.execution_id,
             coloured(job.status),
             f"{job.progress:.0%}",
+            job.queue_class,
             str(job.priority),
             ago(job.submitted_at),
             _took(job),
@@ -93,6 +97,8 @@ def _describe(job: Execution, server: str) -> None:
     if job.queue_position is not None:
         wait = "" if job.predicted_wait is None else f", about {job.predicted_wait:.0f} s to wait"
         rows.append(("Position", f"{job.queue_position}{wait}"))
+    if (reason := reason_to_wait(job)) is not None:
+        rows.append(("Waiting", Text(line(reason), "yellow")))
     if job.reason:
         rows.append(("Reason", job.reason))
     if job.error is not None:

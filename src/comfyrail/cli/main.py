@@ -30,6 +30,13 @@ with quiet_interrupts():
         SetOption,
     )
     from comfyrail.cli.queue import queue_app
+    from comfyrail.cli.queue_options import (
+        LabelOption,
+        NotBeforeOption,
+        QueueTimeoutOption,
+        check_priority,
+        queue_wishes,
+    )
     from comfyrail.cli.terminal import accept_any_text
     from comfyrail.cli.workers import workers_app
     from comfyrail.cli.workflows import workflows_app
@@ -321,16 +328,31 @@ def run(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the results.")] = Path(
         "out"
     ),
-    priority: Annotated[int, typer.Option(min=1, max=10, help="1 (lowest) to 10.")] = 5,
+    priority: Annotated[
+        int, typer.Option(callback=check_priority, help="1 (lowest) to 10 (highest).")
+    ] = 5,
+    batch: Annotated[
+        bool, typer.Option("--batch", help="Let it wait for quiet times, after all other jobs.")
+    ] = False,
     timeout: Annotated[float, typer.Option(help="Seconds the job may run.")] = 1800.0,
+    queue_timeout: QueueTimeoutOption = None,
+    not_before: NotBeforeOption = None,
+    label: LabelOption = None,
     auto_fix: AutoFixOption = False,
     optimize: OptimizeOption = False,
 ) -> None:
     """Run a workflow, show its progress, and fetch its results."""
     from comfyrail.cli.run import RunRequest, run_workflow
 
-    settings = tuple(set_ or ())
-    run_workflow(RunRequest(file, settings, server, output, priority, timeout, auto_fix, optimize))
+    options = {
+        "priority": priority,
+        "timeout": timeout,
+        "auto_fix": auto_fix,
+        "optimize": optimize,
+        **({"queue_class": "batch"} if batch else {}),
+        **queue_wishes(label or (), not_before, queue_timeout),
+    }
+    run_workflow(RunRequest(file, tuple(set_ or ()), server, output, options))
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -502,7 +524,9 @@ def cancel_job(
 def prioritize_job(
     context: typer.Context,
     job_id: JobArgument,
-    priority: Annotated[int, typer.Argument(min=1, max=10, help="1 (lowest) to 10.")],
+    priority: Annotated[
+        int, typer.Argument(callback=check_priority, help="1 (lowest) to 10 (highest).")
+    ],
     server: SameServerOption = None,
 ) -> None:
     """Give a queued job another priority."""

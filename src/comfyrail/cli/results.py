@@ -1,13 +1,18 @@
 """The folder that results are put in, and their names in it."""
 
+import asyncio
 import contextlib
+import hashlib
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
+
+from comfyrail.cli.exits import WRONG_USE, explain_and_exit
+from comfyrail.client import ComfyrailClient, Output
 
 LONGEST_NAME = 255  # bytes, on nearly every file system
 LONGEST_SUFFIX = 16
@@ -38,6 +43,17 @@ def results_folder(folder: Path) -> Iterator[None]:
                 each.rmdir()
 
 
+@contextlib.contextmanager
+def checked_folder(folder: Path) -> Iterator[None]:
+    """As `results_folder`; one that takes no results ends the command."""
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(results_folder(folder))
+        except OSError as error:
+            explain_and_exit(f"Results cannot be put in {folder}: {error.strerror}.", WRONG_USE)
+        yield
+
+
 def create_file(folder: Path, filename: str) -> tuple[Path, BinaryIO]:
     """A new file in the folder, never one that is there: `a.png`, `a (1).png` …"""
     # Another run may have removed the folder that it made while nothing was in it.
@@ -51,6 +67,61 @@ def create_file(folder: Path, filename: str) -> tuple[Path, BinaryIO]:
             number += 1
 
 
+def find_same_file(
+    folder: Path, filename: str, output: Output, others: Container[Path]
+) -> Path | None:
+    """The file that `create_file` made of this result before, if it is there unchanged.
+
+    `others` are files that hold another result, whatever is in them.
+    """
+    number = 0
+    while True:
+        path = folder / _name(filename, number)
+        if not os.path.lexists(path):
+            return None
+        if path not in others and _holds(path, output):
+            return path
+        number += 1
+
+
+def _holds(path: Path, output: Output) -> bool:
+    try:
+        if not path.is_file() or path.stat().st_size != output.size:
+            return False
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == output.sha256
+    except OSError:
+        return False
+
+
+async def save_output(client: ComfyrailClient, output: Output, folder: Path, filename: str) -> Path:
+    """Download a result into a new file. Raises OSError where it cannot be written."""
+    making = asyncio.ensure_future(asyncio.to_thread(create_file, folder, filename))
+    try:
+        path, file = await asyncio.shield(making)
+    except asyncio.CancelledError:
+        # The thread goes on, and what it makes is nobody's.
+        path, file = await making
+        file.close()
+        path.unlink(missing_ok=True)
+        raise
+    try:
+        with file:
+            async for chunk in client.download(output):
+                await asyncio.to_thread(file.write, chunk)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def safe_name(filename: str) -> str:
+    """One name, whatever the server says: no folders, no control characters."""
+    last = filename.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    name = PurePosixPath(_NOT_IN_NAMES.sub("_", last)).name
+    return "output" if name in {"", ".."} else name
+
+
 def print_path(path: Path) -> None:
     """The path as it is, byte for byte, for the program that reads it."""
     if sys.stdout is not None:
@@ -60,11 +131,8 @@ def print_path(path: Path) -> None:
 
 
 def _name(filename: str, number: int) -> str:
-    """One name, whatever the server says: no folders, no control characters, not too long."""
-    last = filename.replace("\\", "/").rstrip("/").rpartition("/")[2]
-    name = PurePosixPath(_NOT_IN_NAMES.sub("_", last)).name
-    if name in {"", ".."}:
-        name = "output"
+    """The safe name with a number, not too long."""
+    name = safe_name(filename)
     suffix = PurePosixPath(name).suffix
     if len(suffix.encode()) > LONGEST_SUFFIX:
         suffix = ""

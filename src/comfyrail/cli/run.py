@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,17 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.text import Text
 
 from comfyrail.cli.exits import CANNOT_START, FAILED, WRONG_USE, call_server, explain_and_exit
-from comfyrail.cli.library import read_reference
+from comfyrail.cli.library_source import find_workflow
 from comfyrail.cli.private_server import private_server
-from comfyrail.cli.results import create_file, print_path, results_folder
+from comfyrail.cli.results import checked_folder, print_path, save_output
 from comfyrail.cli.signals import Stopper, stop_on_signals
 from comfyrail.cli.terminal import errors, line, plain
+from comfyrail.cli.waiting import QueueLookout
 from comfyrail.cli.workflow_file import is_library_reference, read_setting, read_workflow
 from comfyrail.client import (
     ComfyrailClient,
     Event,
     Execution,
-    Output,
     RequestFailed,
     ServerUnreachable,
     UnexpectedReply,
@@ -40,10 +40,8 @@ class RunRequest:
     settings: tuple[str, ...]
     server: str | None
     output: Path
-    priority: int
-    timeout: float
-    auto_fix: bool = False
-    optimize: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the submission, as the API names them."""
 
 
 def run_workflow(request: RunRequest) -> None:
@@ -71,22 +69,12 @@ async def _run_until_signal(
 ) -> int:
     with stop_on_signals() as stopper:
         try:
-            with _checked_folder(request.output):
+            with checked_folder(request.output):
                 return await _Run(request, stopper).do(workflow, parameters)
         except asyncio.CancelledError:
             if stopper.exit_code is None:
                 raise
             return stopper.exit_code
-
-
-@contextlib.contextmanager
-def _checked_folder(folder: Path) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(results_folder(folder))
-        except OSError as error:
-            explain_and_exit(f"Results cannot be put in {folder}: {error.strerror}.", WRONG_USE)
-        yield
 
 
 class _Run:
@@ -106,15 +94,8 @@ class _Run:
             ComfyrailClient(server, patience=patience) as client,
         ):
             self._stopper.hold()
-            source, workflow = await _look_up(client, source)
-            submitted = await client.submit(
-                source,
-                parameters,
-                priority=request.priority,
-                timeout=request.timeout,
-                auto_fix=request.auto_fix,
-                optimize=request.optimize,
-            )
+            source, workflow = await find_workflow(client, source)
+            submitted = await client.submit(source, parameters, **request.options)
             for fix in submitted.fixes:
                 errors.print(Text.assemble(("Fixed:", "green"), " ", plain(fix.message)))
             job_id = submitted.execution_id
@@ -149,10 +130,16 @@ class _Run:
         try:
             with Progress(*columns, console=errors) as bar:
                 task = bar.add_task("Queued", total=1.0)
-                async for event in client.events(job_id):
-                    bar.update(
-                        task, description=_describe(event, workflow), completed=_share_done(event)
-                    )
+                async with QueueLookout(
+                    client, job_id, lambda said: bar.update(task, description=said)
+                ) as lookout:
+                    async for event in client.events(job_id):
+                        bar.update(
+                            task,
+                            description=_describe(event, workflow),
+                            completed=_share_done(event),
+                        )
+                        lookout.follow(event)
         finally:
             canceller.cancel()
             await asyncio.gather(canceller, return_exceptions=True)
@@ -193,7 +180,7 @@ class _Run:
         outputs = job.result.outputs if job.result else []
         for output in [each for each in outputs if not each.temporary] or outputs:
             try:
-                path = await _save(client, output, self._request.output)
+                path = await save_output(client, output, self._request.output, output.filename)
             except OSError as error:
                 message = f"{output.filename} cannot be saved: {error.strerror or error}."
                 if self._request.server is not None:
@@ -206,16 +193,6 @@ class _Run:
             message = job.error.message if job.error else f"The job was {job.status}."
             explain_and_exit(message, self._stopper.exit_code or FAILED)
         return 0
-
-
-async def _look_up(
-    client: ComfyrailClient, source: dict[str, Any] | str
-) -> tuple[dict[str, Any] | str, dict[str, Any]]:
-    """What is run, and its nodes: the version that is shown is the one that runs."""
-    if not isinstance(source, str):
-        return source, source
-    found = await client.library.show(*read_reference(source))
-    return f"{found.name}@{found.version}", found.workflow
 
 
 def _describe(event: Event, workflow: dict[str, Any]) -> str | None:
@@ -242,15 +219,3 @@ def _share_done(event: Event) -> float | None:
     if event.type == "execution.completed":
         return 1.0
     return float(share) if isinstance(share, int | float) else None
-
-
-async def _save(client: ComfyrailClient, output: Output, folder: Path) -> Path:
-    path, file = await asyncio.to_thread(create_file, folder, output.filename)
-    try:
-        with file:
-            async for chunk in client.download(output):
-                await asyncio.to_thread(file.write, chunk)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-    return path

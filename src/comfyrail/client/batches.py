@@ -153,10 +153,13 @@ class Batches:
             cursor = page.next_cursor
 
     async def executions(
-        self, batch_id: str, page_size: int = 500
+        self, batch_id: str, page_size: int = 500, *, after: int = -1
     ) -> AsyncIterator[BatchExecution]:
-        """Its jobs in order, each with its parameters and what became of it."""
-        cursor: str | None = "-1"
+        """Its jobs in order, each with its parameters and what became of it.
+
+        `after` is the index of the last one that is not wanted.
+        """
+        cursor: str | None = str(after)
         while cursor is not None:
             path = _path(batch_id, f"/executions?limit={page_size}&cursor={quoted(cursor)}")
             page = await self._ask("GET", path, _ExecutionList)

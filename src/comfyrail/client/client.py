@@ -92,6 +92,9 @@ class Execution(msgspec.Struct):
     effective_priority: float = 5.0
     queue_class: str = "medium"
     predicted_wait: float | None = None
+    waiting_for: str | None = None
+    """Why a queued job does not start, where that is not merely its turn."""
+    not_before: datetime | None = None
     batch_id: str | None = None
 
     @property

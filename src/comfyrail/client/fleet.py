@@ -31,7 +31,9 @@ class Worker(msgspec.Struct):
 
 
 class Pool(msgspec.Struct):
-    """Workers of a pool, or all of them together where `pool` is null."""
+    """Workers of a pool, or all of them together where `pool` is null. `error`: why the pool's last
+    worker did not come up.
+    """
 
     total: int
     available: int
@@ -42,6 +44,11 @@ class Pool(msgspec.Struct):
     failed: int
     utilization: float
     pool: str | None = None
+    driver: str | None = None
+    minimum: int | None = None
+    maximum: int | None = None
+    error: str | None = None
+    rests_until: datetime | None = None
 
 
 class FleetFigures(Pool):
@@ -53,7 +60,6 @@ class QueueClass(msgspec.Struct):
     target_seconds: float
     queued: int
     expected_seconds: float
-    late: int
     started: int
     targets_missed: int
     wait_p50: float | None
@@ -67,6 +73,7 @@ class QueueReport(msgspec.Struct):
     queued: int
     scheduled: int
     processing: int
+    late: int
     classes: list[QueueClass]
 
 

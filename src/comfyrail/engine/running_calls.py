@@ -1,7 +1,8 @@
 """Calls of nodes that are under way, so that one that does not look up can be broken off.
 
 An exception is raised inside of the thread that runs the call, at its next step in Python. What
-waits in C (a sleep, a long computation of a library) does not see it before it returns.
+waits in C (a sleep, a long computation of a library) does not see it before it returns. Processes
+that the call's own thread has started during the call are killed: it may wait for one of them.
 """
 
 import ctypes
@@ -10,17 +11,31 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from comfyrail.engine.descendants import (
+    end_with_descendants,
+    reap,
+    started_by_thread,
+    ticks_now,
+)
+
 ARRIVAL_SECONDS = 0.1
 _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
 class _Call:
-    __slots__ = ("is_broken_off", "is_under_way", "thread")
+    __slots__ = ("began", "is_broken_off", "is_under_way", "native_thread", "thread")
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
+        self.native_thread = threading.get_native_id()
+        self.began = ticks_now()
         self.is_under_way = True
         self.is_broken_off = False
+
+    def end_processes(self) -> list[int]:
+        started = started_by_thread(self.native_thread, self.began)
+        end_with_descendants(started)
+        return started
 
 
 class RunningCalls:
@@ -47,7 +62,10 @@ class RunningCalls:
             call.is_under_way = False
             self._calls.discard(call)
             if call.is_broken_off:
-                _let_it_arrive()
+                try:
+                    _let_it_arrive()
+                finally:
+                    reap(call.end_processes())
 
     def break_off(self) -> None:
         """Raise the error in every call that is under way; from any other thread."""
@@ -55,6 +73,8 @@ class RunningCalls:
             call.is_broken_off = True
             if call.is_under_way:
                 _raise_in_thread(ctypes.c_ulong(call.thread), ctypes.py_object(self._error))
+                if call.is_under_way:
+                    call.end_processes()
 
 
 def _let_it_arrive() -> None:

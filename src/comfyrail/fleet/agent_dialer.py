@@ -272,13 +272,13 @@ def check_identity(name: str, labels: Mapping[str, str]) -> None:
 
 
 def _refused_handshake(server: str, status: int) -> Refused:
-    if status in {401, 403}:
+    if status == 401:
         return Refused(
-            f"{server} does not accept the token ({status}). It must be the server's agent_token: "
+            f"{server} does not accept the token (401). It must be the server's agent_token: "
             "give it as COMFYRAIL_AGENT_TOKEN.",
             is_final=True,
         )
-    if status in {404, 405, 426}:
+    if status in {403, 404, 405, 426}:
         return Refused(
             f"{server} takes no agents there ({status}). Is it the address of the agents' "
             "listener (agent_host, agent_port), and not that of the API?",

@@ -7,14 +7,16 @@ from typing import Any
 import structlog
 
 from comfyrail.clock import Instant
-from comfyrail.errors import StaleAttempt, StoreUnavailable
+from comfyrail.errors import StaleAttempt, StoreUnavailable, WorkerError
+from comfyrail.fleet.comfyui.client import ComfyClient
 from comfyrail.fleet.connection import WorkerConnection
 from comfyrail.fleet.context import WorkerContext
 from comfyrail.fleet.figures import BusyMeter
-from comfyrail.fleet.health import Health
+from comfyrail.fleet.health import Health, ran_out_of_memory
 from comfyrail.fleet.inputs import WorkerInputs
 from comfyrail.fleet.knowledge import WorkerKnowledge
 from comfyrail.fleet.session import AttemptSession
+from comfyrail.fleet.suspects import suspect_of
 from comfyrail.fleet.warm_models import WarmModels
 from comfyrail.fleet.workload import Held, Workload
 from comfyrail.ids import AttemptToken, WorkerId
@@ -74,12 +76,15 @@ class Attempts:
             inputs=self._inputs,
             previews=context.previews,
         )
-        held = Held(attempt.job_id, session, self._knowledge.models_in(attempt.prompt))
+        models = self._knowledge.models_in(attempt.prompt)
+        suspect = suspect_of(attempt.tenant, attempt.prompt, models)
+        held = Held(attempt.job_id, session, models, suspect)
         # Before the task runs: the scheduler must see at once that the worker is taken.
         self.workload.add(attempt.token, held)
         self._expected_warm = None
         self.meter.set_busy(context.clock.monotonic(), is_busy=True)
-        self._own(self._run(attempt.token, held, adopted=adopted), f"attempt-{attempt.job_id}")
+        run = self._run(attempt.token, held, connection.client, adopted=adopted)
+        self._own(run, f"attempt-{attempt.job_id}")
         self._changed()
 
     def refuse(self, token: AttemptToken, why: str) -> None:
@@ -92,8 +97,10 @@ class Attempts:
         """
         if not self.workload:
             return
-        self._health.note_failure(cause)
-        if any(held.session.has_begun for held in self.workload.held.values()):
+        held_ones = list(self.workload.held.values())
+        begun = [held for held in held_ones if held.session.has_begun]
+        self._health.note_failure(cause, (begun or held_ones)[0].suspect)
+        if begun:
             lost = Lost(cause, counted=False)
             self.workload.give_back(lost, only_waiting=True, still_runs=False)
         self.workload.give_back(Lost(cause), only_waiting=False, still_runs=False)
@@ -156,7 +163,9 @@ class Attempts:
         finally:
             self._freed()
 
-    async def _run(self, token: AttemptToken, held: Held, *, adopted: bool) -> None:
+    async def _run(
+        self, token: AttemptToken, held: Held, client: ComfyClient, *, adopted: bool
+    ) -> None:
         clock = self._context.clock
         begun = clock.monotonic()
         seconds: float | None = None
@@ -165,6 +174,8 @@ class Attempts:
             if isinstance(held.session.outcome, Completed):
                 seconds = clock.monotonic() - max(begun, self.idle_since)
             self._note_end(held)
+            if held.session.outcome is not None and ran_out_of_memory(held.session.outcome):
+                await self._free_memory(client)
             await held.session.until_gone()
         except Exception:  # a fault of ours: the lease runs out and the job goes elsewhere
             log.exception("session_failed", job_id=held.job_id, worker_id=self._worker_id)
@@ -182,4 +193,14 @@ class Attempts:
             self.note_models(held.models)
         outcome = held.session.outcome
         if outcome is not None and not held.is_given_back:
-            self._health.note_end(outcome)
+            self._health.note_end(outcome, held.suspect)
+
+    async def _free_memory(self, client: ComfyClient) -> None:
+        """What a job that had too little has left behind is in the way of the next one."""
+        try:
+            await client.free()
+        except WorkerError as error:
+            log.warning("memory_not_freed", worker_id=self._worker_id, error=error.message)
+        else:
+            self.forget_models()
+            self._context.catalog.note_warm(self._worker_id, frozenset())

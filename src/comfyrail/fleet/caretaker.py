@@ -17,9 +17,14 @@ from comfyrail.ids import WorkerId
 
 log = structlog.get_logger(__name__)
 
+DOUBT_SECONDS = 0.25
+"""How often is looked whether others have shown meanwhile whose fault it was."""
+
 
 class Caretaker:
-    """`changed` is called when the worker is trusted more or less than before."""
+    """`changed` is called when the worker is trusted more or less than before; `has_others` says
+    whether there are workers to which its jobs can go.
+    """
 
     def __init__(
         self,
@@ -30,6 +35,7 @@ class Caretaker:
         attempts: Attempts,
         warm_up: Prompt | None,
         changed: Callable[[], None],
+        has_others: Callable[[], bool],
     ) -> None:
         self._worker_id = worker_id
         self._rules = context.health
@@ -40,6 +46,7 @@ class Caretaker:
         self._warm_up = warm_up
         self._is_warmed_up = warm_up is None
         self._changed = changed
+        self._has_others = has_others
         self._news = asyncio.Event()
 
     def wake(self) -> None:
@@ -65,22 +72,32 @@ class Caretaker:
     async def look_after(self, connection: WorkerConnection) -> None:
         """Check an idle worker now and then; probe one that is blocked when its rest is over."""
         while True:
-            rest = self._health.seconds_until_probe
-            if rest is None:
-                # Spread: a thousand workers that came up together need not be asked together.
-                rest = self._rules.check_seconds * random.uniform(0.75, 1.25)  # noqa: S311
+            rest = self._seconds_until_look()
+            pause = min(rest, DOUBT_SECONDS) if self._health.is_in_doubt else rest
             self._news.clear()
             try:
-                async with asyncio.timeout(rest):
+                async with asyncio.timeout(pause):
                     await self._news.wait()
             except TimeoutError:
-                await self._look(connection)
+                if pause == rest:
+                    await self._look(connection)
+
+    def _seconds_until_look(self) -> float:
+        rest = self._health.seconds_until_probe
+        if rest is None:
+            # Spread: a thousand workers that came up together need not be asked together.
+            return self._rules.check_seconds * random.uniform(0.75, 1.25)  # noqa: S311
+        must_clear_itself = self._trial() is not None and not self._has_others()
+        if self._health.is_acquitted or (self._health.is_in_doubt and must_clear_itself):
+            return 0.0
+        return rest
 
     async def _look(self, connection: WorkerConnection) -> None:
         was_blocked = self._health.is_blocked
         if was_blocked:
             await self._attempts.workload.until_empty()
-            self._health.note_probe(await self._problem_of(self._probe, connection))
+            problem = await self._problem_of(self._probe, connection)
+            self._health.note_probe(problem, ran_a_prompt=self._trial() is not None)
             log.info("worker_probed", worker_id=self._worker_id, blocked=self._health.is_blocked)
         elif not self._attempts.workload:
             self._health.note_check(
@@ -95,9 +112,12 @@ class Caretaker:
         if self._warm_up is not None and not self._is_warmed_up:
             await self._run_warm_up(connection, self._warm_up)
             return
-        prompt = trial_prompt(self._knowledge.catalog)
+        prompt = self._trial()
         if prompt is not None:
             await run_prompt(connection, prompt, self._rules.probe_limit)
+
+    def _trial(self) -> Prompt | None:
+        return trial_prompt(self._knowledge.catalog)
 
     async def _run_warm_up(self, connection: WorkerConnection, prompt: Prompt) -> None:
         log.info("warm_up_begun", worker_id=self._worker_id)

@@ -14,6 +14,7 @@ from comfyrail.fleet.places import Places
 from comfyrail.fleet.previews import Previews
 from comfyrail.fleet.profiles import Profiles
 from comfyrail.fleet.session import SessionTimes
+from comfyrail.fleet.suspects import Suspects
 from comfyrail.fleet.workload import PrefetchRules
 from comfyrail.store.interface import Store
 
@@ -38,3 +39,4 @@ class WorkerContext:
     """Seconds that a warm-up may take, models loaded from disk included."""
     places: Places = field(default_factory=Places)
     profiles: Profiles = field(default_factory=Profiles)
+    suspects: Suspects = field(default_factory=Suspects)

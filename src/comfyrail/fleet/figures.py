@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from comfyrail.clock import Instant
+
 WINDOW_SECONDS = 60.0
 _BUCKETS = 6
 _BUCKET_SECONDS = WINDOW_SECONDS / _BUCKETS
@@ -22,6 +24,19 @@ class PoolFigures:
     running: int = 0
     starting: int = 0
     failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStanding:
+    """What a pool is to be, and how its driver fares. `error`: why its last worker did not come up;
+    `rests_until`: when the driver is tried again.
+    """
+
+    driver: str
+    minimum: int
+    maximum: int
+    error: str | None = None
+    rests_until: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)

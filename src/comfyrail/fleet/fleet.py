@@ -95,8 +95,11 @@ class Fleet:
         traits: WorkerTraits | None = None,
         *,
         is_cordoned: bool = False,
+        is_drained: bool = False,
     ) -> None:
-        """Begin to connect to a worker, and keep at it."""
+        """Begin to connect to a worker, and keep at it; one that was drained waits, stopped, until
+        it is resumed.
+        """
         self._context.catalog.expect(worker_id)
         worker = LiveWorker(
             worker_id,
@@ -105,7 +108,9 @@ class Fleet:
             self._context,
             traits,
             is_cordoned=is_cordoned,
+            is_drained=is_drained,
             changed=self._note_change,
+            has_others=self._has_others,
         )
         self._workers[worker_id] = worker
         if worker.traits.pool is not None:
@@ -134,17 +139,20 @@ class Fleet:
 
     async def drain(self, worker_id: WorkerId) -> None:
         """Give a worker no new jobs, take back those that have not begun, let it end the others
-        and stop it then. One of a pool goes away; another one waits to be resumed.
+        and stop it then. One of a pool goes away; another one waits to be resumed, also after a
+        restart.
         """
         worker = self.find(worker_id)
         if worker.traits.pool is None:
-            await self._set_cordon(worker_id, is_cordoned=True)
+            await self._context.store.drain_worker(worker_id, is_drained=True)
+            worker.cordon(is_cordoned=True)
         worker.drain()
 
     async def resume(self, worker_id: WorkerId) -> None:
         """Take a worker back that was drained or cordoned, or try again one that has failed."""
         worker = self.find(worker_id)
-        await self._set_cordon(worker_id, is_cordoned=False)
+        await self._context.store.drain_worker(worker_id, is_drained=False)
+        worker.cordon(is_cordoned=False)
         worker.resume()
 
     async def logs(self, worker_id: WorkerId, lines: int) -> str:
@@ -268,8 +276,23 @@ class Fleet:
             else:
                 self._busy_here.discard(worker.id)
 
+    def _has_others(self, worker: LiveWorker) -> bool:
+        """Whether another worker takes jobs that could run all that this one can."""
+        own = worker.knowledge.profile
+        return own is not None and any(
+            offer.id != worker.id and _replaces(offer.profile, own) for offer in self._offers.get()
+        )
+
     async def _end_task(self, worker_id: WorkerId) -> None:
         task = self._tasks.pop(worker_id, None)
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+def _replaces(profile: WorkerProfile, other: WorkerProfile) -> bool:
+    return profile is other or (
+        profile.node_types >= other.node_types
+        and (profile.video_memory or 0) >= (other.video_memory or 0)
+        and all(profile.models.get(name, models) >= models for name, models in other.models.items())
+    )

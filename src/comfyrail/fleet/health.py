@@ -3,16 +3,29 @@
 Failures of attempts in a row that are the worker's own fault, or checks that go unanswered, put it
 on the blocklist. After a rest it is probed. A probe that succeeds lets it back on probation: one
 job at a time until one has succeeded. Every further failure doubles the rest.
+
+A worker that is lost, or has too little memory, may be the fault of what it was given. What a
+guilty graph does is not held against it. Where nobody can tell yet, a blocked worker is in doubt:
+another worker will show whose fault it was, or, where there is none, a probe without a rest. If it
+can run something else, the graphs that failed there are guilty.
 """
 
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from comfyrail.clock import Clock, Instant, after
+from comfyrail.fleet.suspects import Suspect, Suspects
+from comfyrail.ids import TenantId, WorkerId
 from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.outcome import Cancelled, Completed, Failed, Lost, Outcome
 
 CAUSE_KEPT = 500
+CHARGES_KEPT = 100
+RECENT_ATTEMPTS = 20
+"""Whose jobs a worker has lately had is told by so many."""
+OUT_OF_MEMORY = "OUT_OF_MEMORY"
 _FAULTS_OF_WORKERS = frozenset(("resource", "system"))
 _CODES_OF_WORKERS = frozenset(
     ("WORKER_ERROR", "WORKER_UNREACHABLE", "WORKER_PROTOCOL_ERROR", "OUTPUT_MISSING")
@@ -66,22 +79,51 @@ def _is_workers(fault: Fault) -> bool:
     return fault.category == "execution" and any(sign in message for sign in _BROKEN_DEVICES)
 
 
+def ran_out_of_memory(outcome: Outcome) -> bool:
+    return isinstance(outcome, Failed) and outcome.fault.code == OUT_OF_MEMORY
+
+
+@dataclass(frozen=True, slots=True)
+class _Charge:
+    """A failure that the worker may be to blame for. `suspect`: what else may be."""
+
+    suspect: Suspect | None
+    is_for_memory: bool = False
+
+
 class Health:
     """One worker's. It decides; who asks carries it out."""
 
-    def __init__(self, rules: HealthRules, clock: Clock) -> None:
+    def __init__(
+        self, rules: HealthRules, clock: Clock, worker_id: WorkerId, suspects: Suspects
+    ) -> None:
         self._rules = rules
         self._clock = clock
-        self._failures = 0
+        self._worker_id = worker_id
+        self._suspects = suspects
+        self._charges: deque[_Charge] = deque(maxlen=CHARGES_KEPT)
+        """Since the last success."""
+        self._tenants: deque[TenantId] = deque(maxlen=RECENT_ATTEMPTS)
         self._failed_checks = 0
         self._cause: str | None = None
         self._blocks = 0
         self._probe_due: float | None = None
+        self._is_in_doubt = False
         self._is_on_probation = False
 
     @property
     def is_blocked(self) -> bool:
         return self._probe_due is not None
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Blocked, and by nothing but graphs that nobody has seen to work elsewhere."""
+        return self.is_blocked and self._is_in_doubt
+
+    @property
+    def is_acquitted(self) -> bool:
+        """In doubt, and by now others are known to be guilty."""
+        return self.is_in_doubt and not self._standing()
 
     @property
     def is_on_probation(self) -> bool:
@@ -98,36 +140,41 @@ class Health:
         seconds = self.seconds_until_probe
         if seconds is not None:
             until = after(self._clock.now(), seconds)
-            return WorkerHealth(HealthState.BLOCKED, self._failures, self._cause, until)
-        failures = max(self._failures, self._failed_checks)
+            return WorkerHealth(HealthState.BLOCKED, self._count(), self._cause, until)
+        failures = max(self._count(), self._failed_checks)
         if failures or self._is_on_probation:
             return WorkerHealth(HealthState.FAILING, failures, self._cause)
         return WorkerHealth()
 
-    def note_end(self, outcome: Outcome) -> None:
+    def note_end(self, outcome: Outcome, suspect: Suspect | None = None) -> None:
         """An attempt ended. What is neither a success nor the worker's fault says nothing."""
+        if suspect is not None:
+            self._tenants.append(suspect.tenant)
         if isinstance(outcome, Completed):
-            self._failures = 0
+            if suspect is not None:
+                self._suspects.note_success(suspect, self._worker_id)
+            self._charges.clear()
             self._blocks = 0
             self._is_on_probation = False
             if not self._failed_checks and not self.is_blocked:
                 self._cause = None
             return
         cause = fault_of_worker(outcome)
-        if cause is not None:
-            self.note_failure(cause)
+        if cause is None:
+            return
+        is_for_memory = ran_out_of_memory(outcome)
+        may_be_the_graphs = is_for_memory or isinstance(outcome, Lost)
+        self._charge(cause, _Charge(suspect if may_be_the_graphs else None, is_for_memory))
 
-    def note_failure(self, cause: str) -> None:
-        self._failures += 1
-        self._cause = cause[:CAUSE_KEPT]
-        if self._is_on_probation or self._failures >= self._rules.failures:
-            self.block(cause)
+    def note_failure(self, cause: str, suspect: Suspect | None = None) -> None:
+        """It has ended, maybe because of what it was running."""
+        self._charge(cause, _Charge(suspect))
 
     def note_check(self, problem: str | None) -> None:
         """A periodic check was answered (None) or not."""
         if problem is None:
             self._failed_checks = 0
-            if not self._failures and not self.is_blocked:
+            if not self._count() and not self.is_blocked:
                 self._cause = None
             return
         self._failed_checks += 1
@@ -139,6 +186,7 @@ class Health:
         """Trust it no more until a probe succeeds."""
         self._cause = cause[:CAUSE_KEPT]
         self._is_on_probation = False
+        self._is_in_doubt = False
         if self._probe_due is None:
             self._rest()
 
@@ -147,14 +195,67 @@ class Health:
         if self._probe_due is not None:
             self._probe_due = self._clock.monotonic()
 
-    def note_probe(self, problem: str | None) -> None:
+    def note_probe(self, problem: str | None, *, ran_a_prompt: bool = False) -> None:
         if problem is not None:
             self._cause = problem[:CAUSE_KEPT]
+            self._is_in_doubt = False
             self._rest()
             return
+        if ran_a_prompt:
+            self._convict()
+        if self._is_in_doubt:
+            self._blocks -= 1
+        self._charges.clear()
         self._probe_due = None
+        self._is_in_doubt = False
         self._failed_checks = 0
         self._is_on_probation = True
+
+    def _charge(self, cause: str, charge: _Charge) -> None:
+        self._charges.append(charge)
+        if charge.suspect is not None:
+            self._suspects.note_failure(charge.suspect, self._worker_id)
+        if self._is_cleared(charge):
+            return
+        self._cause = cause[:CAUSE_KEPT]
+        is_enough = self._is_on_probation and not charge.is_for_memory
+        if is_enough or self._count() >= self._rules.failures:
+            self.block(cause)
+            self._is_in_doubt = not any(map(self._is_clear_case, self._standing()))
+
+    def _standing(self) -> Sequence[_Charge]:
+        return [each for each in self._charges if not self._is_cleared(each)]
+
+    def _count(self) -> int:
+        """Failures in a row that are held against it."""
+        charges = self._standing()
+        for_memory = [each.suspect for each in charges if each.is_for_memory]
+        return len(charges) - len(for_memory) + self._count_for_memory(for_memory)
+
+    def _count_for_memory(self, suspects: Sequence[Suspect | None]) -> int:
+        """A job that asks for too much memory is not the worker's fault: only different graphs
+        count, and where several tenants have jobs here, those of one alone are never enough.
+        """
+        graphs = {suspect and suspect.graph for suspect in suspects}
+        if len(graphs) <= 1:
+            return 0
+        tenants = {suspect and suspect.tenant for suspect in suspects}
+        if len(tenants) == 1 and len(set(self._tenants)) > 1:
+            return min(len(graphs), self._rules.failures - 1)
+        return len(graphs)
+
+    def _is_cleared(self, charge: _Charge) -> bool:
+        return charge.suspect is not None and self._suspects.is_guilty(charge.suspect)
+
+    def _is_clear_case(self, charge: _Charge) -> bool:
+        """Whether it can only be the worker's fault."""
+        suspect = charge.suspect
+        return suspect is None or self._suspects.works_elsewhere(suspect, self._worker_id)
+
+    def _convict(self) -> None:
+        for charge in self._charges:
+            if charge.suspect is not None and not self._is_clear_case(charge):
+                self._suspects.convict(charge.suspect)
 
     def _rest(self) -> None:
         # The power is bounded: a worker that fails for years must not overflow it.

@@ -43,6 +43,7 @@ class WorkerLife:
         attempts: Attempts,
         caretaker: Caretaker,
         *,
+        is_drained: bool,
         news: Callable[[], None],
         lost: Callable[[], None],
     ) -> None:
@@ -53,7 +54,7 @@ class WorkerLife:
         """In this life."""
         self.is_refused = False
         """Only a person can mend it."""
-        self.is_stopped = False
+        self.is_stopped = is_drained
         self.failed_starts = 0
         """Tries in a row that did not make it ready."""
         self.added = self.unready_since = context.clock.monotonic()
@@ -67,6 +68,8 @@ class WorkerLife:
         self._news = news
         self._lost = lost
         self._drain_asked = asyncio.Event()
+        if is_drained:
+            self._drain_asked.set()
         self._try_now = asyncio.Event()
         self._link = WorkerLink(
             worker_id,
@@ -94,30 +97,38 @@ class WorkerLife:
 
     async def run(self) -> None:
         while True:
-            life = asyncio.create_task(self._keep_alive(), name=f"life-{self._id}")
-            drained = asyncio.create_task(self._until_drained(), name=f"drained-{self._id}")
-            try:
-                await asyncio.wait({life, drained}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                life.cancel()
-                drained.cancel()
-                await asyncio.gather(life, drained, return_exceptions=True)
-            self.error = None
-            try:
-                await self.stop_host()
-            except WorkerError as error:
-                self.note_error(error.message)
-            except Exception as error:  # whoever ends the worker for good tries again
-                log.exception("worker_not_stopped", worker_id=self._id)
-                self.note_error(f"{type(error).__name__}: {error}")
-            self.is_stopped = True
+            # One that was drained before the server started begins with being stopped.
+            if not self.is_stopped:
+                await self._live_until_drained()
+            await self._stop_until_resumed()
+
+    async def _live_until_drained(self) -> None:
+        life = asyncio.create_task(self._keep_alive(), name=f"life-{self._id}")
+        drained = asyncio.create_task(self._until_drained(), name=f"drained-{self._id}")
+        try:
+            await asyncio.wait({life, drained}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            life.cancel()
+            drained.cancel()
+            await asyncio.gather(life, drained, return_exceptions=True)
+
+    async def _stop_until_resumed(self) -> None:
+        self.error = None
+        try:
+            await self.stop_host()
+        except WorkerError as error:
+            self.note_error(error.message)
+        except Exception as error:  # whoever ends the worker for good tries again
+            log.exception("worker_not_stopped", worker_id=self._id)
+            self.note_error(f"{type(error).__name__}: {error}")
+        self.is_stopped = True
+        self._try_now.clear()
+        self._news()
+        log.info("worker_drained", worker_id=self._id)
+        while self._drain_asked.is_set():
+            await self._try_now.wait()
             self._try_now.clear()
-            self._news()
-            log.info("worker_drained", worker_id=self._id)
-            while self._drain_asked.is_set():
-                await self._try_now.wait()
-                self._try_now.clear()
-            self.is_stopped = self.was_ready = False
+        self.is_stopped = self.was_ready = False
 
     async def stop_host(self) -> None:
         """End the worker if it is ours to end. Raises WorkerError when that fails."""

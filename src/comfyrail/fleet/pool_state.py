@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from comfyrail.clock import Clock
+from comfyrail.clock import Clock, Instant, after
 from comfyrail.fleet.drivers.interface import Driver
 from comfyrail.ids import WorkerId
 
@@ -45,7 +45,16 @@ class PoolState:
 
     @property
     def can_start(self) -> bool:
-        return self._rests_until is None or self._clock.monotonic() >= self._rests_until
+        return self._rest_seconds() <= 0
+
+    @property
+    def rests_until(self) -> Instant | None:
+        """When the driver is tried again; None where it may be now."""
+        seconds = self._rest_seconds()
+        return after(self._clock.now(), seconds) if seconds > 0 else None
+
+    def _rest_seconds(self) -> float:
+        return 0.0 if self._rests_until is None else self._rests_until - self._clock.monotonic()
 
     def note_ready(self, worker_id: WorkerId, seconds: float) -> None:
         """A worker was ready for the first time; told as often as one likes."""

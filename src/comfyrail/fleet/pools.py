@@ -16,13 +16,21 @@ from comfyrail.clock import Clock
 from comfyrail.errors import ComfyrailError, Conflict, NotFound, StoreUnavailable, WorkerError
 from comfyrail.fleet.drivers.interface import Driver, HostContext, WorkerHost
 from comfyrail.fleet.drivers.registry import driver_named
+from comfyrail.fleet.figures import PoolStanding
 from comfyrail.fleet.fleet import Fleet
 from comfyrail.fleet.pool_state import PoolRules, PoolState
 from comfyrail.fleet.traits import WorkerTraits, labels_of
 from comfyrail.fleet.warm_up import Prompt
 from comfyrail.fleet.worker import LiveWorker
 from comfyrail.ids import WorkerId
-from comfyrail.jobs.workers import PoolLimits, PoolView, PoolWorker, WorkerProfile, WorkerStatus
+from comfyrail.jobs.workers import (
+    PoolLimits,
+    PoolView,
+    PoolWorker,
+    WorkerProfile,
+    WorkerStatus,
+    most_workers,
+)
 from comfyrail.store.interface import Store, WorkerRecord
 from comfyrail.store.signals import WORKERS
 
@@ -96,8 +104,20 @@ class Pools:
         self.get(name)
         return self._states[name].error
 
+    def standings(self) -> Mapping[str, PoolStanding]:
+        """How each pool fares, by name."""
+        return {name: self._standing(pool) for name, pool in sorted(self._pools.items())}
+
+    def pool_of(self, worker_id: str) -> str | None:
+        """The pool to whose workers alone this name belongs; None where anybody may have it."""
+        name, _, number = worker_id.rpartition("-")
+        return name if name in self._pools and number.isdecimal() else None
+
     def views(self) -> Sequence[PoolView]:
         return [self._view(pool) for pool in self._pools.values()]
+
+    def is_ending(self, worker_id: WorkerId) -> bool:
+        return worker_id in self._ending
 
     # What it is told
 
@@ -119,7 +139,7 @@ class Pools:
                 if len(self._fleet.members(pool.name)) < pool.limits.maximum:
                     self._take_up(record, pool, state)
                     continue
-            self._end_leaked(record, state)
+            self.end_leaked(record, state)
 
     async def add(self, pool: Pool) -> None:
         """Keep a pool. Raises WorkerRefused when its settings are wrong, Conflict when there is
@@ -179,6 +199,19 @@ class Pools:
         """Drain a worker; it is stopped and removed when it has ended what it has."""
         await self._fleet.drain(worker_id)
         log.info("pool_worker_retired", worker_id=worker_id)
+
+    def end_leaked(self, record: WorkerRecord, state: PoolState | None = None) -> None:
+        """Begin to end a worker that nobody wants any more, wherever it runs, and to forget it:
+        its pool has no place for it, or it is in the fleet file no more.
+        """
+        try:
+            host = self._host_of(record)
+        except ComfyrailError as error:
+            # Its record stays, so that the next start of the server tries again.
+            log.warning("leaked_worker_not_ended", worker_id=record.id, error=error.message)
+        else:
+            log.info("leaked_worker_found", worker_id=record.id, pool=record.pool)
+            self._begin_to_end(record.id, state, host.stop)
 
     # The loop
 
@@ -240,7 +273,7 @@ class Pools:
         members = self._fleet.members(pool.name)
         present = sum(each.status not in _LEAVING for each in members)
         # Those that leave are still there: together they must not be more than the maximum.
-        room = pool.limits.maximum - len(members)
+        room = most_workers(pool.limits, self._profile_of(pool)) - len(members)
         for _ in range(min(wanted - present, room)):
             try:
                 await self.start_one(pool.name)
@@ -249,6 +282,16 @@ class Pools:
                 return
 
     # Small parts
+
+    def _standing(self, pool: Pool) -> PoolStanding:
+        state = self._states[pool.name]
+        return PoolStanding(
+            pool.driver,
+            pool.limits.minimum,
+            pool.limits.maximum,
+            state.error,
+            state.rests_until,
+        )
 
     def _view(self, pool: Pool) -> PoolView:
         state = self._states[pool.name]
@@ -327,19 +370,6 @@ class Pools:
                 await self._fleet.remove(worker_id)
 
         return stop
-
-    def _end_leaked(self, record: WorkerRecord, state: PoolState | None) -> None:
-        """A worker that its pool has no place for, or whose pool is no more: end it, wherever it
-        runs.
-        """
-        try:
-            host = self._host_of(record)
-        except ComfyrailError as error:
-            # Its record stays, so that the next start of the server tries again.
-            log.warning("leaked_worker_not_ended", worker_id=record.id, error=error.message)
-        else:
-            log.info("leaked_worker_found", worker_id=record.id, pool=record.pool)
-            self._begin_to_end(record.id, state, host.stop)
 
     def _host_of(self, record: WorkerRecord) -> WorkerHost:
         driver = self._drivers(record.driver)

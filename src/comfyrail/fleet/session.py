@@ -100,6 +100,8 @@ class AttemptSession:
         self._orders = Orders(self._timing, attempt.timeout_seconds, clock)
         self.outcome: Outcome | None = None
         """How it ended, once that is written."""
+        self.is_over = False
+        """Its job goes on without it, or has ended; the worker may still have the prompt."""
         self._look_now = False
         self._is_adopted = False
         self._had_company = False
@@ -140,6 +142,7 @@ class AttemptSession:
             self._may_linger = True
             log.warning("attempt_taken_over", job_id=self._attempt.job_id)
         finally:
+            self.is_over = True
             self._pictures.close()
 
     def worker_is_gone(self, lost: Lost, *, still_runs: bool = False) -> None:

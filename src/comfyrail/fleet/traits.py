@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 from comfyrail.fleet.warm_up import Prompt
 from comfyrail.ids import WorkerId
 
+POOL_LABEL = "pool"
+MOST_LABELS = 20
+LONGEST_LABEL = 100
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerTraits:
@@ -20,4 +24,17 @@ class WorkerTraits:
 
 def labels_of(traits: WorkerTraits) -> Mapping[str, str]:
     """All that jobs may ask for."""
-    return dict(traits.labels) if traits.pool is None else {**traits.labels, "pool": traits.pool}
+    if traits.pool is None:
+        return dict(traits.labels)
+    return {**traits.labels, POOL_LABEL: traits.pool}
+
+
+def labels_fault(labels: Mapping[str, str]) -> str | None:
+    """What is wrong with labels that someone wrote; None when nothing is."""
+    if POOL_LABEL in labels:
+        return f"The label '{POOL_LABEL}' is the name of a worker's pool: call it otherwise."
+    if len(labels) > MOST_LABELS or any(
+        not text or len(text) > LONGEST_LABEL for pair in labels.items() for text in pair
+    ):
+        return f"labels has {MOST_LABELS} entries of 1 to {LONGEST_LABEL} characters at most."
+    return None

@@ -28,7 +28,8 @@ TRUSTED = frozenset((WorkerStatus.IDLE, WorkerStatus.BUSY))
 class LiveWorker:
     """Keeps one worker connected and runs attempts on it. `run` goes on until it is cancelled.
 
-    `changed` is called whenever what it would take may have changed.
+    `changed` is called whenever what it would take may have changed; `has_others` says whether
+    there are other workers to which its jobs can go.
     """
 
     def __init__(
@@ -40,7 +41,9 @@ class LiveWorker:
         traits: WorkerTraits | None = None,
         *,
         is_cordoned: bool = False,
-        changed: Callable[["LiveWorker"], None] = lambda _: None,
+        is_drained: bool = False,
+        changed: Callable[["LiveWorker"], None],
+        has_others: Callable[["LiveWorker"], bool],
     ) -> None:
         self.id = worker_id
         self.traits = traits or WorkerTraits()
@@ -50,7 +53,7 @@ class LiveWorker:
         self._context = context
         self._tell_fleet = changed
         self._is_leaving = False
-        self.health = Health(context.health, context.clock)
+        self.health = Health(context.health, context.clock, worker_id, context.suspects)
         self.knowledge = WorkerKnowledge(worker_id, self.traits, context)
         self.attempts = Attempts(
             worker_id,
@@ -69,6 +72,7 @@ class LiveWorker:
             self.attempts,
             self.traits.warm_up,
             self._health_changed,
+            lambda: has_others(self),
         )
         self.life = WorkerLife(
             worker_id,
@@ -78,6 +82,7 @@ class LiveWorker:
             self.knowledge,
             self.attempts,
             self._caretaker,
+            is_drained=is_drained,
             news=self._notify,
             lost=self._health_changed,
         )

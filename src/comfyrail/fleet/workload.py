@@ -8,6 +8,7 @@ from math import isfinite
 
 from comfyrail.clock import Clock
 from comfyrail.fleet.session import AttemptSession
+from comfyrail.fleet.suspects import Suspect
 from comfyrail.ids import AttemptToken, JobId
 from comfyrail.jobs.outcome import Lost
 
@@ -36,6 +37,7 @@ class Held:
     job_id: JobId
     session: AttemptSession
     models: Mapping[str, int] = field(default_factory=dict)
+    suspect: Suspect | None = None
     is_given_back: bool = False
     """The session was told to end because of something that is not this job's affair."""
 
@@ -58,7 +60,8 @@ class Workload:
 
     @property
     def jobs(self) -> tuple[JobId, ...]:
-        return tuple(each.job_id for each in self._held.values())
+        """Without those that have ended, or run elsewhere, though the worker has not let go."""
+        return tuple(each.job_id for each in self._held.values() if not each.session.is_over)
 
     @property
     def held(self) -> Mapping[AttemptToken, Held]:

@@ -234,7 +234,6 @@ class NewBatch:
     tenant: TenantId
     kind: BatchKind
     planned: int
-    submitted_at: Instant
     name: str | None = None
     tier: str = ""
     """Of the caller: a search makes jobs later."""

@@ -30,7 +30,9 @@ NARROWEST_STEP = 0.02
 LEAST_MUTATION = 0.4
 MIXED = 0.3
 DECIMALS = 12
-"""0.1 three times is 0.3."""
+"""Of a step: 0.1 three times is 0.3."""
+MOST_STEPS = 1 << 53
+"""In a range: as many whole numbers as there are without gaps, for this and other programs."""
 
 Scale = Literal["linear", "log"]
 Method = Literal["random", "evolution"]
@@ -109,6 +111,11 @@ def _check_range(values: Range, where: str) -> None:
         raise _invalid(f"{where}: there is no whole number between minimum and maximum.")
     if values.integer and values.step is not None and values.step != int(values.step):
         raise _invalid(f"{where}: step is a whole number where integer is true.")
+    if _has_too_many_steps(values):
+        raise _invalid(
+            f"{where} has more than 2^53 {'whole numbers' if values.integer else 'steps'}. "
+            "Bring minimum and maximum closer together, or take a larger step."
+        )
 
 
 def propose(search: Search, number: int, best: Sequence[Scored] = ()) -> dict[str, Any]:
@@ -230,22 +237,39 @@ def _anywhere(values: Range | Choices, place: float) -> Any:
     step, low, high = _steps(values)
     if step is None:
         return _clamped(_at(values, place), low, high)
-    count = math.floor((high - low) / step + 1e-9) + 1
+    count = _count(step, low, high)
     if values.scale == "log":
         index = round((_at(values, place) - low) / step)
     else:
         index = int(place * count)
     number = low + max(0, min(count - 1, index)) * step
     if values.integer:
-        return int(number)
-    return _clamped(round(number, DECIMALS), low, high)
+        return _clamped(number, low, high)
+    decimals = DECIMALS + max(0, -math.floor(math.log10(step)))
+    return _clamped(round(number, decimals), low, high)
 
 
 def _steps(values: Range) -> tuple[float | None, float, float]:
-    """Step, first and last number of a range; whole ones are a range of steps too."""
+    """Step, first and last number of a range; whole ones are a range of steps too, all `int`."""
     if not values.integer:
         return values.step, values.minimum, values.maximum
-    return values.step or 1, math.ceil(values.minimum), math.floor(values.maximum)
+    return int(values.step or 1), math.ceil(values.minimum), math.floor(values.maximum)
+
+
+def _has_too_many_steps(values: Range) -> bool:
+    step, low, high = _steps(values)
+    if step is None:
+        return False
+    if values.integer:  # as whole numbers: their quotient may be more than a number can be
+        return high - low > MOST_STEPS * step
+    return (high - low) / step > MOST_STEPS
+
+
+def _count(step: float, low: float, high: float) -> int:
+    """How many numbers a range of steps has."""
+    if isinstance(step, int):
+        return int((high - low) // step) + 1
+    return math.floor((high - low) / step + 1e-9) + 1
 
 
 def _at(values: Range, place: float) -> float:

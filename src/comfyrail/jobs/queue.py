@@ -1,6 +1,6 @@
 """The queue as the scheduler sees it: lanes of jobs that are alike."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from comfyrail.clock import Instant
@@ -61,6 +61,19 @@ class QueuePlace:
 
     position: int
     seconds_ahead: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTotals:
+    """Jobs that wait, and the seconds they are expected to take, by class.
+
+    `scheduled` are held back for later, `late` should have started by now.
+    """
+
+    by_class: Mapping[QueueClass, tuple[int, float]]
+    scheduled: int
+    processing: int
+    late: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import floor
 
 from comfyrail.ids import WorkerId
+
+SECONDS_AN_HOUR = 3600
 
 
 class WorkerStatus(StrEnum):
@@ -67,6 +70,19 @@ class PoolLimits:
     """What a start takes until one has been seen."""
     cost_cap: float | None = None
     """All workers of the pool together cost no more than this an hour."""
+
+
+def most_workers(limits: PoolLimits, profile: WorkerProfile | None) -> int:
+    """Workers that a pool may have, by number and by cost. `profile` None: nobody knows yet what
+    one costs.
+    """
+    if limits.cost_cap is None:
+        return limits.maximum
+    if profile is None:
+        return min(limits.maximum, 1)
+    if profile.rate <= 0:
+        return limits.maximum
+    return min(limits.maximum, floor(limits.cost_cap / (profile.rate * SECONDS_AN_HOUR) + 1e-9))
 
 
 @dataclass(frozen=True, slots=True)

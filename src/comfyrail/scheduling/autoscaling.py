@@ -15,7 +15,7 @@ from comfyrail.ids import WorkerId
 from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.priority import QueueClass, WaitTargets
 from comfyrail.jobs.queue import Backlog
-from comfyrail.jobs.workers import PoolView, PoolWorker, WorkerProfile, WorkerStatus
+from comfyrail.jobs.workers import PoolView, PoolWorker, WorkerProfile, WorkerStatus, most_workers
 from comfyrail.scheduling.candidates import shared_memo
 from comfyrail.scheduling.forecast import Forecast
 
@@ -83,7 +83,8 @@ class _Plan:
         self._present = len(present)
         self._capacity = [each for each in present if each.status in _CAPACITY]
         self._idle = [each for each in self._capacity if each.status is WorkerStatus.IDLE]
-        self._room = max(0, self._largest() - self._present) if pool.can_start else 0
+        self._largest = most_workers(pool.limits, pool.profile)
+        self._room = max(0, self._largest - self._present) if pool.can_start else 0
         self._work, self._exclusive = self._of_pool(demand, others, can_run)
         groups = [each.needs for each in self._work]
         self._others = [
@@ -189,7 +190,7 @@ class _Plan:
 
     def _to_retire(self, *, is_short: bool) -> tuple[Sequence[WorkerId], str]:
         leaving = sum(each.status is WorkerStatus.DRAINING for each in self._pool.workers)
-        surplus = self._present - leaving - self._largest()
+        surplus = self._present - leaving - self._largest
         if surplus > 0:
             idle = sorted(self._idle, key=_longest_idle_first)[:surplus]
             return tuple(each.id for each in idle), "there are more than the pool may have"
@@ -207,21 +208,10 @@ class _Plan:
 
     # What there is
 
-    def _largest(self) -> int:
-        """Workers that the pool may have: by number and by cost."""
-        limits, profile = self._pool.limits, self._pool.profile
-        if limits.cost_cap is None:
-            return limits.maximum
-        if profile is None:
-            return min(limits.maximum, 1)  # nobody knows yet what one costs
-        if profile.rate <= 0:
-            return limits.maximum
-        return min(limits.maximum, floor(limits.cost_cap / (profile.rate * 3600) + 1e-9))
-
     def _why_no_room(self) -> str:
         if not self._pool.can_start:
             return "its driver has just failed and rests"
-        return f"the pool may have no more than {self._largest()} workers"
+        return f"the pool may have no more than {self._largest} workers"
 
     def _free_in(self, worker: PoolWorker) -> float:
         if worker.status is WorkerStatus.STARTING:

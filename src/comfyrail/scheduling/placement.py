@@ -9,20 +9,23 @@ counts for those behind it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import isfinite
 
 from comfyrail.clock import Instant
 from comfyrail.ids import TenantId
-from comfyrail.jobs.priority import QueueClass
+from comfyrail.jobs.priority import DEFAULT_TARGETS, QueueClass, WaitTargets
 from comfyrail.jobs.queue import Lane, Placement, QueuedJob
 from comfyrail.jobs.workers import SchedulableWorker
 from comfyrail.scheduling.candidates import CandidateMemo, shared_memo
 from comfyrail.scheduling.fairness import FairShares, RoundOfService, ShareKey
 from comfyrail.scheduling.scoring import expected_cost, gpu_score, load_seconds
 from comfyrail.scheduling.timeline import Group, Index, Timeline
-from comfyrail.scheduling.waiting_lanes import WaitingLane, WaitingLanes
+from comfyrail.scheduling.waiting_lanes import Share, WaitingLane, WaitingLanes
 
 LONGEST_EXPECTED = 7 * 86400.0
+
+_BELOW = dict(pairwise(QueueClass))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,8 @@ class PlacementRules:
     fairness: float = 16.0
     """How strongly a tenant that is ahead of its share is put behind: its deadlines are taken to be
     so many seconds later for each second that the others need to catch up."""
+    targets: WaitTargets = DEFAULT_TARGETS
+    """Of the classes. No deadline is put back so far that it would be one of the class below."""
     tenant_limits: Mapping[TenantId, int] | None = None
     """Jobs of a tenant that may run at once."""
     default_limit: int | None = None
@@ -62,11 +67,21 @@ class PlacementRules:
     its lane: by then everything is decided anew."""
     lookahead: int = 1024
     """Jobs that are planned for in a round without beginning. After that, workers that are still
-    free take what they are warm for."""
+    free take what they are warm for, and then each lane has one turn more."""
     most_placements: int = 1000
     """A round begins no more jobs than this and asks for the next one at once: it is to be short,
     and so is what has to be written for it."""
     shortest_wake: float = 0.25
+
+    def longest_delay(self, queue_class: QueueClass) -> float:
+        """Seconds. A deadline of the class below lies in the middle between the targets at the
+        earliest, one of this class at its own target at the latest.
+        """
+        target = self.targets.of(queue_class)
+        below = _BELOW.get(queue_class)
+        if below is None:
+            return target
+        return max(0.0, min(target, (self.targets.of(below) - target) / 2))
 
     def limit_of(self, tenant: TenantId) -> int | None:
         if self.tenant_limits is not None and tenant in self.tenant_limits:
@@ -118,8 +133,10 @@ class _Round:
         self._running = dict(running)
         self._waiting = WaitingLanes(lanes, now, rules.assumed_model_bytes)
         self._timeline = Timeline(workers, self._waiting.groups, memo)
+        self._waiting.keep(self._may_begin)
         self._least = shares.least(self._waiting.shares)
-        self._waiting.take_turns(shares, self._least, self._delays(len(workers)))
+        longest = {each: 1000 * rules.longest_delay(each) for each in self._least}
+        self._waiting.take_turns(shares, self._least, self._delays(len(workers)), longest)
         self._scores: dict[tuple[int, int, int, float], float] = {}
         self._placements: list[Placement] = []
         self._service: dict[ShareKey, float] = {}
@@ -128,6 +145,14 @@ class _Round:
         """Jobs that wait although they could begin, in the order of their turns."""
         self._wants_more = False
         """Whether there are jobs that this round has not seen and free workers could take."""
+
+    def _may_begin(self, share: Share) -> bool:
+        """Whether the tenant could be given anything at all. Who could not has no claim that grows
+        while others are served.
+        """
+        return not self._is_at_limit(share.key[1]) and any(
+            self._timeline.is_runnable(lane.group) for *_, lane in share.heap
+        )
 
     def _delays(self, workers: int) -> dict[QueueClass, float]:
         """What one second more for a tenant costs the others of its class is made up for when each
@@ -145,6 +170,7 @@ class _Round:
     def decide(self) -> Decision:
         self._take_turns()
         self._fill()
+        self._take_last_turns()
         self._spread()
         if not self._timeline.free_slots:
             self._wake_in = None
@@ -159,28 +185,51 @@ class _Round:
         return len(self._placements) >= self._rules.most_placements
 
     def _take_turns(self) -> None:
-        waiting, timeline = self._waiting, self._timeline
         looks = self._rules.lookahead
-        while timeline.free_slots and looks > 0 and not self._is_full:
-            lane = waiting.next()
-            if lane is None:
-                return
-            if self._is_at_limit(lane.lane.tenant):
-                waiting.drop_share(lane.share)
+        while looks > 0 and (lane := self._next()) is not None:
+            if not self._timeline.matters(lane.group):
+                self._waiting.drop(lane)
                 continue
-            index = self._choose(lane)
+            index = self._take_turn(lane)
             if index is None:
-                waiting.drop(lane)
-            elif timeline.slots[index] > 0:
-                chosen = self._warmer(lane, index) or lane
-                self._begin(chosen, chosen.job, index)
-                chosen.advance()
-            elif timeline.ready[index] > self._rules.horizon:
-                waiting.drop(lane)
+                continue
+            if self._timeline.ready[index] > self._rules.horizon:
+                self._waiting.drop(lane)
             else:
-                timeline.give(lane.group, index, _expected(lane.job))
+                self._timeline.give(lane.group, index, _expected(lane.job))
                 lane.advance()
                 looks -= 1
+
+    def _take_last_turns(self) -> None:
+        """Nothing is planned any more: a lane whose job does not begin is done with, for those
+        behind it have more time. However many stand before it, a job that a free worker can run
+        has its turn.
+        """
+        while (lane := self._next()) is not None:
+            if not self._timeline.has_place(lane.group) or self._take_turn(lane) is not None:
+                self._waiting.drop(lane)
+
+    def _next(self) -> WaitingLane | None:
+        """The lane that has its turn, while there is a place for its job."""
+        while self._timeline.free_slots and not self._is_full:
+            lane = self._waiting.next()
+            if lane is None or not self._is_at_limit(lane.lane.tenant):
+                return lane
+            self._waiting.drop_share(lane.share)
+        return None
+
+    def _take_turn(self, lane: WaitingLane) -> Index | None:
+        """The busy worker that its job waits for; None: it has begun, or nobody can run it."""
+        index = self._choose(lane)
+        if index is None:
+            self._waiting.drop(lane)
+            return None
+        if self._timeline.slots[index] <= 0:
+            return index
+        chosen = self._warmer(lane, index) or lane
+        self._begin(chosen, chosen.job, index)
+        chosen.advance()
+        return None
 
     def _fill(self) -> None:
         """Workers that nobody has chosen when enough jobs have had their turn: each takes the first
@@ -191,7 +240,7 @@ class _Round:
         for index in self._timeline.idle():
             if self._is_full:
                 return
-            lane = self._warm_lane(index, most_missing=0, latest=None)
+            lane = self._warm_lane(index)
             if lane is not None:
                 self._begin(lane, lane.job, index)
                 lane.advance()
@@ -268,23 +317,35 @@ class _Round:
         late = max(0.0, (self._now - lane.due) / 1000)
         loading = load_seconds(missing, self._timeline.workers[index].profile)
         latest = lane.due + 1000 * max(rules.batch_loads * loading, rules.batch_lateness * late)
-        return self._warm_lane(index, most_missing=missing // 2, latest=latest)
+        return self._warm_lane(index, missing // 2, latest, lane.share)
 
     def _warm_lane(
-        self, index: Index, *, most_missing: int, latest: float | None
+        self,
+        index: Index,
+        most_missing: int = 0,
+        latest: float | None = None,
+        before: Share | None = None,
     ) -> WaitingLane | None:
-        """Of the lanes that the worker is warm for, the one that is due first, if by `latest`."""
+        """Of the lanes that the worker is warm for, the one that is due first, if by `latest`.
+
+        It may go before one of the share `before` whose turn it is, so all by which its own tenant
+        is ahead counts, within a class that by which it is further ahead than the other one.
+        """
         timeline = self._timeline
         best: WaitingLane | None = None
         for name in sorted(timeline.warm[index] & self._waiting.models.keys()):
             other = self._first_within_limit(name)
+            if other is None:
+                continue
+            due = other.due_in_full
+            if before is not None and before.key[0] is other.lane.queue_class:
+                due -= before.excess
             if (
-                other is not None
-                and (latest is None or other.due <= latest)
+                (latest is None or due <= latest)
                 and timeline.missing(other.group, index) <= most_missing
                 and timeline.can_run(other.group, index)
             ):
-                best, latest = other, other.due
+                best, latest = other, due
         return best
 
     def _first_within_limit(self, model: str) -> WaitingLane | None:

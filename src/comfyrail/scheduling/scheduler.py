@@ -1,6 +1,7 @@
 """The loop that gives jobs to workers: woken by signals, and when a job's patience ends."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import structlog
@@ -10,22 +11,22 @@ from comfyrail.errors import StoreUnavailable
 from comfyrail.ids import WorkerId, new_attempt_token
 from comfyrail.jobs.job import Attempt
 from comfyrail.jobs.priority import DEFAULT_TARGETS, WaitTargets
-from comfyrail.jobs.queue import Lane, LaneKey, Placement
+from comfyrail.jobs.queue import Lane, Placement
 from comfyrail.jobs.workers import SchedulableWorker
 from comfyrail.scheduling.fairness import FairShares
-from comfyrail.scheduling.placement import PlacementRules, place
+from comfyrail.scheduling.lane_reader import LaneReader
+from comfyrail.scheduling.placement import Decision, PlacementRules, place
 from comfyrail.scheduling.wait_figures import WaitFigures
 from comfyrail.store.interface import Assignment, Store
 from comfyrail.store.signals import QUEUE, WORKERS
 
 log = structlog.get_logger(__name__)
 
-LANES_A_ROUND = 2000
-JOBS_A_LANE = 16
-"""A round that has used up a lane's head is followed by another one at once."""
 RETRY_SECONDS = 1.0
 SHORTEST_REST_SECONDS = 0.01
-MANY_LANES_REST_SECONDS = 0.25
+LONGEST_REST_SECONDS = 1.0
+"""Between looks at a queue with more lanes than one look takes in, while nothing can begin and
+nothing happens: each rest is twice as long as the one before."""
 
 
 class Workers(Protocol):
@@ -52,9 +53,10 @@ class Scheduler:
         self._owner = owner
         self._lease_seconds = lease_seconds
         self._clock = clock
-        self._rules = rules or PlacementRules()
+        self._rules = replace(rules or PlacementRules(), targets=targets)
         self._shares = FairShares()
-        self._after: LaneKey | None = None
+        self._lanes = LaneReader(store)
+        self._rest_seconds = SHORTEST_REST_SECONDS
         self.waits = WaitFigures(targets)
 
     async def run(self) -> None:
@@ -68,7 +70,8 @@ class Scheduler:
                 except Exception:  # the queue must not stand still for a fault in one round
                     log.exception("scheduling_failed")
                     wake_in = RETRY_SECONDS
-                await woken.wait(wake_in)
+                if await woken.wait(wake_in):
+                    self._rest_seconds = SHORTEST_REST_SECONDS
 
     async def round(self) -> float | None:
         """Place what can be placed now; the seconds after which to look again unasked.
@@ -76,36 +79,32 @@ class Scheduler:
         A job that no free worker can run is passed over: those behind it need not wait for it.
         """
         while True:
-            has_room = any(worker.slots for worker in self._workers.schedulable_workers())
-            lanes = await self._read_lanes() if has_room else ()
-            if not lanes:
+            workers = self._workers.schedulable_workers()
+            if not any(worker.slots for worker in workers):
                 return None
-            limits = self._rules.tenant_limits or self._rules.default_limit
-            running = await self._store.running_by_tenant() if limits else {}
-            decision = place(
-                lanes,
-                self._workers.schedulable_workers(),
-                self._clock.now(),
-                self._shares,
-                running,
-                self._rules,
-            )
+            lanes = await self._lanes.read(workers)
+            decision = await self._decide(lanes)
             begun = await self._begin(decision.placements)
             self._shares.charge(decision.service)
             self._count_waits(lanes, decision.placements)
             if not begun:
                 return self._rest(decision.wake_in)
+            self._rest_seconds = SHORTEST_REST_SECONDS
+
+    async def _decide(self, lanes: Sequence[Lane]) -> Decision:
+        if not lanes:
+            return Decision(())
+        limits = self._rules.tenant_limits or self._rules.default_limit
+        running = await self._store.running_by_tenant() if limits else {}
+        workers = self._workers.schedulable_workers()
+        return place(lanes, workers, self._clock.now(), self._shares, running, self._rules)
 
     def _rest(self, wake_in: float | None) -> float | None:
-        if self._after is not None:  # there are lanes that this round has not seen
-            wake_in = min(wake_in or MANY_LANES_REST_SECONDS, MANY_LANES_REST_SECONDS)
+        if self._lanes.has_unseen:
+            rest, longer = self._rest_seconds, 2 * self._rest_seconds
+            self._rest_seconds = min(longer, LONGEST_REST_SECONDS)
+            wake_in = rest if wake_in is None else min(wake_in, rest)
         return None if wake_in is None else max(SHORTEST_REST_SECONDS, wake_in)
-
-    async def _read_lanes(self) -> Sequence[Lane]:
-        """The heads of the lanes; where there are very many, others the next time."""
-        lanes = await self._store.queue_lanes(JOBS_A_LANE, LANES_A_ROUND, self._after)
-        self._after = lanes[-1].key if len(lanes) == LANES_A_ROUND else None
-        return lanes
 
     def _count_waits(self, lanes: Sequence[Lane], placements: Sequence[Placement]) -> None:
         placed = {placement.job_id for placement in placements}

@@ -25,11 +25,12 @@ def can_run(needs: JobNeeds, profile: WorkerProfile) -> bool:
         and (profile.video_memory is None or needs.video_memory <= profile.video_memory)
         and (profile.memory is None or needs.memory <= profile.memory)
         and all(profile.labels.get(name) == value for name, value in needs.labels.items())
-        and all(_has(profile, model) for model in needs.models)
+        and all(has_model(profile, model) for model in needs.models)
     )
 
 
-def _has(profile: WorkerProfile, model: ModelUse) -> bool:
+def has_model(profile: WorkerProfile, model: ModelUse) -> bool:
+    """As far as the worker tells."""
     if model.folder != ANY_FOLDER:
         folder = profile.models.get(model.folder)
         return folder is None or model.name in folder

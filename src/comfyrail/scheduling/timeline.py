@@ -35,6 +35,7 @@ class Group:
         "capable",
         "has_one",
         "largest",
+        "matters",
         "names",
         "needs",
         "number",
@@ -56,6 +57,7 @@ class Group:
         self.capable: list[tuple[float, float, Index]] | None = None
         """Profiles that can run it, by when the first worker of each is free, then by how well its
         memory fits."""
+        self.matters: bool | None = None
 
 
 class Timeline:
@@ -69,32 +71,41 @@ class Timeline:
         self.warm = [worker.warm for worker in workers]
         self.free_slots = sum(self.slots)
         self._memo = memo
+        self._groups = list(groups)
         self._sizes: dict[str, int] = {}
-        for group in groups:
+        for group in self._groups:
             self._sizes.update(group.sizes)
         self._with_model: dict[str, list[Entry]] = {name: [] for name in self._sizes}
         self._in_order: set[str] = set()
         """Models whose list of workers has been made a heap: the others are not asked for yet."""
         self._heaps_by_largest: dict[str, list[Group]] = {}
         self._profiles: list[WorkerProfile] = []
+        self._kinds: list[Index] = []
+        """Of each worker, the number of its profile."""
         self._of_profile: list[list[Entry]] = []
+        self._places: list[int] = []
+        """Of each profile, the free slots."""
+        self._contested: frozenset[Index] | None = None
         self._index_workers()
 
     def _index_workers(self) -> None:
         with_model, wanted = self._with_model, frozenset(self._sizes)
-        heaps: dict[WorkerProfile, list[Entry]] = {}
+        numbers: dict[WorkerProfile, Index] = {}
         for index, worker in enumerate(self.workers):
             useful = worker.warm & wanted
             held = len(useful) if worker.warm else EMPTY
             entry = (self.ready[index], held, worker.idle_since, index)
             for name in useful:
                 with_model[name].append(entry)
-            heap = heaps.get(worker.profile)
-            if heap is None:
-                heap = heaps[worker.profile] = []
-            heap.append(entry)
-        self._profiles = list(heaps)
-        self._of_profile = list(heaps.values())
+            number = numbers.get(worker.profile)
+            if number is None:
+                number = numbers[worker.profile] = len(numbers)
+                self._of_profile.append([])
+                self._places.append(0)
+            self._kinds.append(number)
+            self._of_profile[number].append(entry)
+            self._places[number] += worker.slots
+        self._profiles = list(numbers)
         for heap in self._of_profile:
             heapify(heap)
 
@@ -106,6 +117,29 @@ class Timeline:
 
     def can_run(self, group: Group, index: Index) -> bool:
         return self._memo.can_run(group.needs, self.workers[index].profile)
+
+    def is_runnable(self, group: Group) -> bool:
+        """Whether there is a worker, free or not, that can run it."""
+        return bool(self._capable(group))
+
+    def has_place(self, group: Group) -> bool:
+        """Whether a worker that can run it would take a job now."""
+        return any(self._places[number] > 0 for *_, number in self._capable(group))
+
+    def matters(self, group: Group) -> bool:
+        """Whether it makes a difference who is kept for the group: not where all that can run it
+        are busy, and nobody who could begin now would rather have one of those.
+        """
+        if group.matters is None:
+            if self._contested is None:
+                self._contested = frozenset(
+                    number
+                    for each in self._groups
+                    if self.has_place(each)
+                    for *_, number in self._capable(each)
+                )
+            group.matters = any(n in self._contested for *_, n in self._capable(group))
+        return group.matters
 
     def warmest(self, group: Group) -> tuple[float, Index] | None:
         """The worker that has the group's largest model and would run a job soonest (what else is
@@ -136,11 +170,14 @@ class Timeline:
         if group.has_one and len(self._capable(group)) == len(self._profiles):
             return everywhere
         self._heaps_by_largest.setdefault(group.largest, []).append(group)
-        heap = [
-            (self.start_on(group, index), useful, idle_since, index)
-            for _, useful, idle_since, index in everywhere
-            if group.largest in self.warm[index] and self.can_run(group, index)
-        ]
+        capable = {number for *_, number in self._capable(group)}
+        kinds = self._kinds
+        heap = [entry for entry in everywhere if kinds[entry[3]] in capable]
+        if not group.has_one:
+            heap = [
+                (self.start_on(group, index), useful, idle_since, index)
+                for _, useful, idle_since, index in heap
+            ]
         heapify(heap)
         return heap
 
@@ -215,6 +252,7 @@ class Timeline:
         if self.slots[index] <= 0:
             return False
         self.slots[index] -= 1
+        self._places[self._kinds[index]] -= 1
         self.free_slots -= 1
         return True
 

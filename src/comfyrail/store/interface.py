@@ -1,8 +1,9 @@
 """The store, as domain verbs. Every backend passes the suite in tests/store."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from comfyrail.clock import Instant
 from comfyrail.ids import AttemptToken, BatchId, JobId, OutputId, TenantId, WorkerId
@@ -13,7 +14,15 @@ from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.outcome import Outcome
 from comfyrail.jobs.parameter_search import Search
 from comfyrail.jobs.priority import Standing
-from comfyrail.jobs.queue import Backlog, Lane, LaneKey, Placement, QueuePlace, QueueState
+from comfyrail.jobs.queue import (
+    Backlog,
+    Lane,
+    LaneKey,
+    Placement,
+    QueuePlace,
+    QueueState,
+    QueueTotals,
+)
 from comfyrail.jobs.states import JobState
 from comfyrail.store.signals import Signals
 
@@ -33,6 +42,14 @@ class Assignment:
     placement: Placement | None = None
 
 
+class LanesRead(list[Lane]):
+    """Lanes, and where the look ended in each class that has more of them: a later look that is
+    given `reached` goes on there.
+    """
+
+    reached: tuple[LaneKey, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerRecord:
     """What is remembered of a worker while the server is down."""
@@ -48,8 +65,12 @@ class WorkerRecord:
     config: Mapping[str, Any] = field(default_factory=dict)
     """The driver's settings for it, without secrets."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    origin: Literal["api", "file"] = "api"
+    """Who wants it: a caller, or the fleet file."""
     is_cordoned: bool = False
     """It takes no new jobs until someone says so."""
+    is_drained: bool = False
+    """It is stopped until someone resumes it."""
 
     @property
     def is_likeness(self) -> bool:
@@ -67,6 +88,7 @@ class Enqueued:
     place: QueuePlace | None
     """None for one that is held back for later, and for a replay."""
     is_replay: bool = False
+    state: JobState = JobState.QUEUED
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +102,8 @@ class AddedBatch:
     """`is_replay`: the same request had been accepted before; the id is that of then."""
 
     batch_id: BatchId
+    accepted_at: Instant
+    """When the request was taken: a new batch is there from then on, whole."""
     is_replay: bool = False
 
 
@@ -178,16 +202,28 @@ class Store(Protocol):
         ...
 
     async def queue_lanes(
-        self, jobs_per_lane: int, lanes: int, after: LaneKey | None = None
-    ) -> Sequence[Lane]:
-        """Lanes with jobs that may start now, in the order of their keys from `after` on, around
-        the end to the beginning; none while the queue is paused. What it costs depends on what is
-        asked for, not on how long the queue is.
+        self,
+        jobs_per_lane: int,
+        lanes: int,
+        *after: LaneKey | None,
+        skip: AbstractSet[str] = frozenset(),
+    ) -> LanesRead:
+        """Lanes with jobs that may start now, class by class, the most urgent first, `lanes` of
+        each at most; none while the queue is paused. Those of the groups in `skip` are passed over
+        without a look at their jobs.
+
+        In a class of which `after` names a lane they are those behind it, and around the end from
+        the beginning. What it costs depends on what is asked for, not on how long the queue is or
+        how many lanes it has: a look may end early, and says where in `reached`.
         """
         ...
 
     async def backlog(self) -> Sequence[Backlog]:
-        """What waits, by class and group."""
+        """What waits, by class and group. Walks through the whole queue."""
+        ...
+
+    async def queue_totals(self) -> QueueTotals:
+        """What waits, by class, and what should have started. Costs the same for every queue."""
         ...
 
     async def running_by_tenant(self) -> Mapping[TenantId, int]:
@@ -298,6 +334,10 @@ class Store(Protocol):
     async def save_worker(self, record: WorkerRecord) -> None: ...
 
     async def cordon_worker(self, worker_id: WorkerId, *, is_cordoned: bool) -> None: ...
+
+    async def drain_worker(self, worker_id: WorkerId, *, is_drained: bool) -> None:
+        """Remember that a worker is to be stopped, and takes no jobs; or neither any more."""
+        ...
 
     async def remove_worker(self, worker_id: WorkerId) -> None: ...
 

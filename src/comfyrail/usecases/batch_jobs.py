@@ -1,6 +1,5 @@
 """Making the jobs of a batch: every one checked, none stored."""
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +19,7 @@ from comfyrail.jobs.batches import (
 )
 from comfyrail.jobs.job import BatchPlace
 from comfyrail.jobs.priority import DEFAULT_PRIORITY
+from comfyrail.usecases.batch_turns import Making
 from comfyrail.usecases.checks import WorkflowRequest
 from comfyrail.usecases.examination import findings_of
 from comfyrail.usecases.submit import (
@@ -35,8 +35,6 @@ MOST_BYTES = 256 << 20
 """Of all workflows of a batch together: they are in memory until the last one is checked."""
 MOST_BAD_ITEMS = 20
 """After so many there is enough to mend."""
-SLICE_SECONDS = 0.005
-"""Checks run for so long before others have their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +90,20 @@ class BatchJobs:
         return BatchJob(index, own, item.name, prepared.job), prepared.fixes
 
     async def make_all(
-        self, principal: Principal, batch_id: BatchId, base: BatchBase, items: Iterable[BatchItem]
+        self,
+        principal: Principal,
+        batch_id: BatchId,
+        base: BatchBase,
+        items: Iterable[BatchItem],
+        making: Making,
     ) -> MadeJobs:
         """Every job, or one error with the faults of all: the findings name their items."""
-        turns = _Turns()
         jobs: list[BatchJob] = []
         fixes: list[ItemFix] = []
         faults = _Faults()
         size = 0
         for index, item in enumerate(items):
-            await turns.pause()
+            await making.pause()
             try:
                 job, mended = await self.make(principal, batch_id, base, index, item)
             except InvalidWorkflow as error:
@@ -116,22 +118,27 @@ class BatchJobs:
                 raise _of_item(error, index) from error
             if faults.bad_items:
                 continue
-            size += len(job.job.prompt) if job.job else 0
+            prompt_size = len(job.job.prompt) if job.job else 0
+            size += prompt_size
             if size > MOST_BYTES:
                 raise _too_large(index + 1)
+            making.keep(prompt_size)
             jobs.append(job)
             fixes += [ItemFix(index, fix) for fix in mended]
         faults.refuse()
         return MadeJobs(jobs, fixes)
 
     async def check(
-        self, principal: Principal, base: BatchBase, samples: Iterable[Mapping[str, Any]]
+        self,
+        principal: Principal,
+        base: BatchBase,
+        samples: Iterable[Mapping[str, Any]],
+        making: Making,
     ) -> None:
         """Raise InvalidWorkflow unless the workflow can run with each of these parameters."""
-        turns = _Turns()
         faults = _Faults()
         for index, parameters in enumerate(samples):
-            await turns.pause()
+            await making.pause()
             try:
                 await self._prepare(principal, base, BatchItem(parameters), None)
             except InvalidWorkflow as error:
@@ -175,19 +182,6 @@ def trial_item(parameters: Mapping[str, Any]) -> BatchItem:
 def unmade_job(index: int, item: BatchItem, why: str) -> BatchJob:
     """In place of a job that cannot be submitted."""
     return BatchJob(index, msgspec.json.encode(item.parameters), item.name, None, why)
-
-
-class _Turns:
-    """Lets others at the event loop whenever a slice of time is used up."""
-
-    def __init__(self) -> None:
-        self._now = asyncio.get_running_loop().time
-        self._since = self._now()
-
-    async def pause(self) -> None:
-        if self._now() - self._since >= SLICE_SECONDS:
-            await asyncio.sleep(0)
-            self._since = self._now()
 
 
 class _Faults:

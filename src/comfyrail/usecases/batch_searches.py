@@ -32,6 +32,8 @@ IDLE_SECONDS = 30.0
 REST_SECONDS = 0.02
 """Jobs that end at the same time are one reason to look."""
 BATCHES_AT_ONCE = 100
+TRIALS_AT_ONCE = 20
+"""Of one search, before the other batches are looked at: each is checked."""
 SCORE_KINDS = frozenset(("text", "value"))
 LONGEST_NOTE = 500
 
@@ -154,9 +156,10 @@ class BatchSearches:
             return b""
 
     async def _add_trials(self, batch: WatchedBatch, search: Search, wanted: int) -> None:
-        count = min(wanted, batch.planned - batch.made)
-        if count <= 0:
+        wanted = min(wanted, batch.planned - batch.made)
+        if wanted <= 0:
             return
+        count = min(wanted, TRIALS_AT_ONCE)
         base = BatchBase.decode(await self._store.batch_request(batch.id))
         best = await self._store.best_trials(batch.id, search)
         made: list[BatchJob] = []
@@ -164,6 +167,8 @@ class BatchSearches:
             made.append(await self._make(batch, search, base, best, number))
             await asyncio.sleep(0)  # a check may take milliseconds: others have their turn
         await self._store.add_trials(batch.id, made)
+        if count < wanted:
+            self._store.signals.notify(BATCHES)
 
     async def _make(
         self,

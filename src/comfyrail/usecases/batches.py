@@ -1,6 +1,5 @@
 """Many jobs under one id: submit them, look at them as one, stop them [4.6]."""
 
-import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,10 +33,9 @@ from comfyrail.usecases.batch_jobs import (
     MadeJobs,
     trial_item,
 )
+from comfyrail.usecases.batch_turns import BatchTurns, Making
 from comfyrail.usecases.library import Library
 
-PREPARED_AT_ONCE = 2
-"""Batches in the making: their jobs are in memory until all are checked."""
 JOBS_NAMED = 1000
 """A reply names so many executions; the rest is in the list."""
 FIXES_SHOWN = 100
@@ -88,7 +86,7 @@ class Batches:
         self._jobs = jobs
         self._library = library
         self._most_jobs = most_jobs
-        self._preparing = asyncio.Semaphore(PREPARED_AT_ONCE)
+        self._turns = BatchTurns()
 
     async def submit(self, principal: Principal, submission: BatchSubmission) -> BatchAccepted:
         """Return when the whole batch is on disk; raise with the faults of all its jobs."""
@@ -103,15 +101,15 @@ class Batches:
         check_plan(plan, self._most_jobs)
         base, plan = await self._pinned(principal, submission.base, plan)
         batch_id = BatchId(new_uuid())
-        async with self._preparing:
-            made = await self._make(principal, batch_id, base, plan)
+        with self._turns.admit(principal.tenant) as making:
+            made = await self._make(principal, batch_id, base, plan, making)
+            making.end_turn()
             search = plan if isinstance(plan, Search) else None
             batch = NewBatch(
                 id=batch_id,
                 tenant=principal.tenant,
                 kind=kind_of(plan),
                 planned=count_jobs(plan),
-                submitted_at=self._clock.now(),
                 name=submission.name,
                 tier=principal.tier,
                 stop_on_error=submission.stop_on_error,
@@ -123,7 +121,7 @@ class Batches:
             return await self._replayed(principal, added.batch_id)
         return BatchAccepted(
             batch_id,
-            batch.submitted_at,
+            added.accepted_at,
             batch.name,
             batch.planned,
             [each.job.id for each in made.jobs[:JOBS_NAMED] if each.job],
@@ -162,15 +160,19 @@ class Batches:
         return await self.status(principal, batch_id)
 
     async def _make(
-        self, principal: Principal, batch_id: BatchId, base: BatchBase, plan: Plan
+        self,
+        principal: Principal,
+        batch_id: BatchId,
+        base: BatchBase,
+        plan: Plan,
+        making: Making,
     ) -> MadeJobs:
         if not isinstance(plan, Search):
-            return await self._jobs.make_all(principal, batch_id, base, expand(plan))
-        await self._jobs.check(principal, base, corners(plan))
+            return await self._jobs.make_all(principal, batch_id, base, expand(plan), making)
+        await self._jobs.check(principal, base, corners(plan), making)
         first = range(min(plan.parallel, plan.trials))
-        return await self._jobs.make_all(
-            principal, batch_id, base, (trial_item(propose(plan, number)) for number in first)
-        )
+        trials = (trial_item(propose(plan, number)) for number in first)
+        return await self._jobs.make_all(principal, batch_id, base, trials, making)
 
     async def _pinned(
         self, principal: Principal, base: BatchBase, plan: Plan

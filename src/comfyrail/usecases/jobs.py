@@ -16,7 +16,6 @@ from comfyrail.ids import JobId, OutputId, WorkerId
 from comfyrail.jobs.events import Event
 from comfyrail.jobs.job import Job, Output
 from comfyrail.jobs.node_results import NodeResult, fold_events
-from comfyrail.jobs.priority import QueueClass
 from comfyrail.jobs.states import JobState
 from comfyrail.notifications.streams import follow_events
 from comfyrail.planning.duration import remaining_seconds
@@ -35,6 +34,8 @@ class JobStatus:
     job: Job
     queue_position: int | None
     predicted_wait: float | None
+    waiting_for: str | None
+    """Why it does not start, where that is not merely its turn."""
     remaining_seconds: float | None
     outputs: Sequence[Output]
 
@@ -80,7 +81,10 @@ class Jobs:
         return await self._describe(principal, job)
 
     async def reprioritize(self, principal: Principal, job_id: JobId, priority: int) -> JobStatus:
-        """Give a queued job another priority. Raises Conflict when it is not queued."""
+        """Give a queued job another priority. Raises Conflict when it is not queued.
+
+        One of the class batch leaves it: someone wants it to have a place among the others.
+        """
         check_priority(priority)
         job = await self._store.get_job(principal.tenant, job_id)
         standing = self._standings.of(
@@ -88,7 +92,6 @@ class Jobs:
             priority,
             await self._store.needs_of(job_id),
             job.expected_seconds,
-            is_batch=job.queue_class is QueueClass.BATCH,
         )
         job = await self._store.reprioritize(principal.tenant, job_id, priority, standing)
         return await self._describe(principal, job)
@@ -129,14 +132,16 @@ class Jobs:
         return preview
 
     async def _describe(self, principal: Principal, job: Job) -> JobStatus:
-        position, wait, remaining = None, None, None
+        position, wait, waiting_for, remaining = None, None, None, None
         outputs: Sequence[Output] = ()
         if job.state is JobState.QUEUED:
             place = await self._store.queue_place(job.id)
             if place is not None:
                 position = place.position
                 self._waits.look()
-                wait = self._waits.predict(place, await self._store.needs_of(job.id))
+                needs = await self._store.needs_of(job.id)
+                wait = self._waits.predict(place, needs)
+                waiting_for = self._waits.obstacle(needs) if wait is None else None
         elif job.state is JobState.PROCESSING and job.started_at is not None:
             elapsed = max(0, self._clock.now() - job.started_at) / 1000
             load = self._load_of(job.worker_id)
@@ -145,7 +150,7 @@ class Jobs:
             )
         else:
             outputs = await self._store.list_outputs(principal.tenant, job.id)
-        return JobStatus(job, position, wait, remaining, outputs)
+        return JobStatus(job, position, wait, waiting_for, remaining, outputs)
 
 
 def _types_of(prompt: bytes) -> dict[str, str | None]:

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from comfyrail.clock import Clock
 from comfyrail.errors import MalformedRequest
 from comfyrail.jobs.priority import DEFAULT_TARGETS, QueueClass, WaitTargets
 from comfyrail.jobs.queue import QueueState
-from comfyrail.jobs.states import JobState
 from comfyrail.scheduling.wait_figures import ClassWaits
 from comfyrail.store.interface import Store
+from comfyrail.usecases.waits import WaitForecast
 
 LONGEST_REASON = 500
 
@@ -22,8 +21,6 @@ class ClassReport:
     target_seconds: float
     queued: int
     expected_seconds: float
-    late: int
-    """Groups of jobs whose first one should have started by now."""
     waits: ClassWaits
 
 
@@ -34,6 +31,8 @@ class QueueReport:
     scheduled: int
     """Of the queued: held back for later."""
     processing: int
+    late: int
+    """Jobs that should have started by now."""
     classes: Sequence[ClassReport]
 
 
@@ -41,40 +40,30 @@ class Queue:
     def __init__(
         self,
         store: Store,
-        clock: Clock,
         waits: Callable[[], Sequence[ClassWaits]],
+        forecast: WaitForecast,
         targets: WaitTargets = DEFAULT_TARGETS,
     ) -> None:
+        self._forecast = forecast
         self._store = store
-        self._clock = clock
         self._waits = waits
         self._targets = targets
 
     async def report(self) -> QueueReport:
-        counts = await self._store.count_jobs()
-        backlog = await self._store.backlog()
-        now = self._clock.now()
+        totals = await self._store.queue_totals()
         waits = {each.queue_class: each for each in self._waits()}
-        classes = []
-        for queue_class in QueueClass:
-            own = [each for each in backlog if each.queue_class is queue_class]
-            classes.append(
-                ClassReport(
-                    queue_class,
-                    self._targets.of(queue_class),
-                    sum(each.jobs for each in own),
-                    sum(each.expected_seconds for each in own),
-                    sum(each.oldest_rank < now for each in own),
-                    waits[queue_class],
-                )
+        classes = [
+            ClassReport(
+                queue_class, self._targets.of(queue_class), jobs, seconds, waits[queue_class]
             )
-        ready = sum(each.queued for each in classes)
-        queued = counts.get(JobState.QUEUED, 0)
+            for queue_class, (jobs, seconds) in totals.by_class.items()
+        ]
         return QueueReport(
             await self._store.queue_state(),
-            queued,
-            max(0, queued - ready),
-            counts.get(JobState.PROCESSING, 0),
+            sum(each.queued for each in classes) + totals.scheduled,
+            totals.scheduled,
+            totals.processing,
+            totals.late,
             classes,
         )
 
@@ -82,9 +71,9 @@ class Queue:
         """Give no job to a worker until it is resumed. Those that run go on."""
         if reason is not None and len(reason) > LONGEST_REASON:
             raise MalformedRequest(f"reason has {LONGEST_REASON} characters at most.")
-        await self._store.pause_queue(reason)
+        self._forecast.state = await self._store.pause_queue(reason)
         return await self.report()
 
     async def resume(self) -> QueueReport:
-        await self._store.resume_queue()
+        self._forecast.state = await self._store.resume_queue()
         return await self.report()

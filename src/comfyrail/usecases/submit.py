@@ -14,6 +14,7 @@ from comfyrail.ids import JobId, new_job_id
 from comfyrail.jobs.job import BatchPlace, IdempotencyKey, NewJob
 from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.priority import DEFAULT_PRIORITY, HIGHEST_PRIORITY, LOWEST_PRIORITY
+from comfyrail.jobs.states import JobState
 from comfyrail.planning.analysis import Analysis
 from comfyrail.store.interface import Enqueued, Store
 from comfyrail.usecases.checks import Checked, WorkflowChecks, WorkflowRequest
@@ -61,6 +62,7 @@ class Accepted:
     fixes: Sequence[Fix]
     is_replay: bool = False
     """The same request had been accepted before under its idempotency key."""
+    state: JobState = JobState.QUEUED
 
 
 class SubmitWorkflow:
@@ -107,6 +109,7 @@ class SubmitWorkflow:
             self._waits.predict(place, needs) if place else None,
             fixes,
             enqueued.is_replay,
+            enqueued.state,
         )
 
     async def prepare(self, principal: Principal, submission: Submission) -> "Prepared":
@@ -141,7 +144,7 @@ class SubmitWorkflow:
             estimated_cost=self._estimates.cost(
                 prediction.seconds, self._checks.likely_device, analysis
             ),
-            not_before=submission.not_before,
+            not_before=_later(submission.not_before, now),
             queue_timeout=self._patience(submission),
             idempotency=submission.idempotency,
             batch=submission.batch,
@@ -190,6 +193,11 @@ def _execution_config(principal: Principal, submission: Submission) -> bytes | N
                 "execution_config.checkpoint is too long.", code="INVALID_EXECUTION_CONFIG"
             )
     return msgspec.json.encode(config)
+
+
+def _later(moment: Instant | None, now: Instant) -> Instant | None:
+    """A time that has passed is no time to wait for."""
+    return moment if moment is not None and moment > now else None
 
 
 def check_priority(priority: int) -> None:

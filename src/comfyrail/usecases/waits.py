@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 
 from comfyrail.clock import Clock
 from comfyrail.jobs.needs import JobNeeds
-from comfyrail.jobs.queue import QueuePlace
-from comfyrail.jobs.workers import SchedulableWorker
+from comfyrail.jobs.queue import QueuePlace, QueueState
+from comfyrail.jobs.workers import SchedulableWorker, WorkerProfile
+from comfyrail.scheduling.obstacles import obstacle
 from comfyrail.scheduling.waits import FleetSummary, predict_wait
 
 FRESH_SECONDS = 0.25
@@ -20,15 +21,29 @@ class WaitForecast:
         self._workers = workers
         self._clock = clock
         self._summary = FleetSummary(())
+        self._profiles: Sequence[WorkerProfile] = ()
         self._looked_at = -FRESH_SECONDS
+        self.state = QueueState()
+        """Whether the queue is paused: told by whoever pauses it."""
 
     def look(self) -> None:
         """Take in what the workers do now, unless that was just done."""
         now = self._clock.monotonic()
         if now - self._looked_at >= FRESH_SECONDS:
             self._looked_at = now
-            self._summary = FleetSummary(self._workers())
+            workers = self._workers()
+            self._summary = FleetSummary(workers)
+            self._profiles = tuple({worker.profile for worker in workers})
 
     def predict(self, place: QueuePlace, needs: JobNeeds | None) -> float | None:
-        """Seconds until a job in this place would begin; None where no worker could run it."""
+        """Seconds until a job in this place would begin; None where nobody can tell."""
+        if self.state.is_paused:
+            return None
         return predict_wait(place, self._summary, needs)
+
+    def obstacle(self, needs: JobNeeds) -> str | None:
+        """Why a queued job does not start, where that is not merely its turn."""
+        if self.state.is_paused:
+            why = f": {self.state.reason}" if self.state.reason else ""
+            return f"The queue is paused{why}. Start it with: comfyrail queue resume"
+        return obstacle(needs, self._profiles)

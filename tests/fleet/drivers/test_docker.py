@@ -18,7 +18,7 @@ from comfyrail.fleet.drivers.docker_settings import (
 )
 from comfyrail.fleet.drivers.interface import HostContext
 from comfyrail.fleet.drivers.registry import driver_named
-from comfyrail.fleet.drivers.static import same_place
+from comfyrail.fleet.places import one_spelling
 from comfyrail.ids import WorkerId
 from tests.fleet.drivers import podman
 from tests.fleet.drivers.docker_setting import engine_worker_config, worker_config
@@ -117,7 +117,7 @@ async def test_workers_without_a_network_of_their_own_meet_at_their_port(tmp_pat
     async with host_context(tmp_path) as context:
         host = make_host(context, {"image": "a", "network": "host", "port": 8190})
         assert host.place is not None
-        assert same_place(host.place, "http://localhost:8190")
+        assert one_spelling(host.place) == one_spelling("http://localhost:8190")
         assert make_host(context, {"image": "a"}).place is None
 
 

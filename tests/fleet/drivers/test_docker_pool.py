@@ -122,9 +122,10 @@ def test_containers_of_a_killed_server_are_found_again_and_end_at_zero(
 ) -> None:
     process = pool.process
     seen = len(pool.history())
-    jobs = [process.submit(slow_picture(1.0, color)) for color in range(4)]
+    # So many that two containers are needed whatever the server has learned of such jobs by now.
+    jobs = [process.submit(slow_picture(0.3, 100 + color)) for color in range(30)]
     wait_until(lambda: len(pool.containers()) == MAXIMUM, limit=60, pause=0.2)
-    wait_until(lambda: any(process.execution(each)["status"] == "processing" for each in jobs))
+    wait_until(lambda: process.execution(jobs[0])["started_at"], limit=60)
     before = pool.containers()
     process.kill()
     assert pool.containers() == before, "they outlive the server"

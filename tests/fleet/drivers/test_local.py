@@ -1,6 +1,7 @@
 """Driver `local`: engine workers, and what they are started with."""
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Mapping
@@ -15,7 +16,10 @@ from comfyrail.fleet.drivers.interface import HostContext
 from comfyrail.fleet.drivers.local import LocalHost
 from comfyrail.fleet.drivers.registry import driver_named
 from comfyrail.ids import WorkerId
+from tests.engine.test_engine_stuck_nodes import PACK as STUCK_PACK
+from tests.fleet.drivers.process_state import is_running
 from tests.fleet.drivers.setting import host_context
+from tests.processes import wait_until
 
 PACK = """
 class Greeting:
@@ -106,3 +110,89 @@ async def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> No
             await starting
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGCONT)
+
+
+# Nodes that start programs
+
+ENDINGS = ("killed", "stopped", "released")
+
+
+async def start_program(host: LocalHost, context: HostContext, node_type: str, mark: Path) -> int:
+    """A node whose program holds the worker's standard output; the program's number."""
+    client = ComfyClient(await host.start(), context.http)
+    graph = {
+        "1": {"class_type": node_type, "inputs": {"mark": str(mark), "seconds": 60.0}},
+        "2": {"class_type": "Show", "inputs": {"value": ["1", 0]}},
+    }
+    await client.submit(graph, "a", "c")
+    await asyncio.to_thread(wait_until, mark.exists)
+    program = int((await asyncio.to_thread(mark.read_text)).split()[0])
+    assert is_running(program)
+    return program
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_a_nodes_program_ends_with_the_worker_however_that_ends(
+    tmp_path: Path, ending: str
+) -> None:
+    async with host_context(tmp_path) as context:
+        host = make_host(context, {"nodes": [str(STUCK_PACK)]})
+        program = await start_program(host, context, "WaitForProgram", tmp_path / "mark")
+        async with asyncio.timeout(20):
+            if ending == "killed":
+                assert host.pid is not None
+                os.kill(host.pid, signal.SIGKILL)
+                assert "signal 9" in await host.wait_ended()
+                wait_until(lambda: not is_running(program))
+            await (host.release() if ending == "released" else host.stop())
+        wait_until(lambda: not is_running(program))
+        assert host.pid is None
+
+
+async def test_a_program_that_outlives_the_worker_and_holds_its_output_hinders_nobody(
+    tmp_path: Path,
+) -> None:
+    async with host_context(tmp_path) as context:
+        host = make_host(context, {"nodes": [str(STUCK_PACK)]})
+        program = await start_program(host, context, "OwnSession", tmp_path / "mark")
+        try:
+            assert host.pid is not None
+            os.kill(host.pid, signal.SIGKILL)
+            async with asyncio.timeout(20):
+                assert "signal 9" in await host.wait_ended()
+                # In a session of its own it is not found any more.
+                assert is_running(program)
+                assert await ComfyClient(await host.start(), context.http).system_stats()
+                await host.stop()
+        finally:
+            os.killpg(program, signal.SIGKILL)
+
+
+async def test_neither_a_worker_nor_its_nodes_get_the_secrets_of_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMFYRAIL_SECRET_NOVITA_API_KEY", "a-key")
+    monkeypatch.setenv("COMFYRAIL_AGENT_TOKEN", "a-token")
+    monkeypatch.setenv("COMFYRAIL_DATABASE_URL", "with-a-password")
+    monkeypatch.setenv("MY_TOKEN", "a-token")
+    monkeypatch.setenv("MY_KEY", "a-key")
+    monkeypatch.setenv("ANOTHER", "given-in-another-way")
+    monkeypatch.setenv("COLOUR", "red")
+    seen_path = tmp_path / "seen.json"
+    pack = tmp_path / "curious.py"
+    pack.write_text(
+        f"import json, os\njson.dump(dict(os.environ), open({str(seen_path)!r}, 'w'))\n{PACK}"
+    )
+    secrets = {"novita_api_key": "a-key", "other": "given-in-another-way"}
+    async with host_context(tmp_path, secrets=secrets) as context:
+        host = make_host(context, {"nodes": [str(pack)]})
+        try:
+            await host.start()
+            given = await asyncio.to_thread(Path(f"/proc/{host.pid}/environ").read_text)
+        finally:
+            await host.stop()
+    seen = json.loads(seen_path.read_text())
+    assert seen["COLOUR"] == "red"
+    told = f"{given}{seen}"
+    for secret in ("a-key", "a-token", "with-a-password", "given-in-another-way", "COMFYRAIL_"):
+        assert secret not in told

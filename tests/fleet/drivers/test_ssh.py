@@ -19,7 +19,7 @@ from comfyrail.fleet.drivers.interface import HostContext
 from comfyrail.fleet.drivers.readiness import answers_like_comfyui
 from comfyrail.fleet.drivers.registry import driver_named
 from comfyrail.fleet.drivers.ssh import SshHost
-from comfyrail.fleet.drivers.static import same_place
+from comfyrail.fleet.places import one_spelling
 from comfyrail.ids import WorkerId
 from tests.fleet.drivers.checkout import make_checkout
 from tests.fleet.drivers.foreign_worker import foreign_worker
@@ -179,7 +179,8 @@ async def test_the_same_server_given_to_static_and_ssh_is_noticed(tmp_path: Path
     async with remote_machine(tmp_path) as remote:
         place = remote.host().place
         assert place is not None
-        assert same_place(place, f"http://127.0.0.1:{remote.config['remote_port']}")
+        port = remote.config["remote_port"]
+        assert one_spelling(place) == one_spelling(f"http://127.0.0.1:{port}")
         elsewhere = remote.host(remote_host="10.0.0.7", remote_port=8188)
         assert elsewhere.place == "http://10.0.0.7:8188"
         assert "18188" in str(make_host(remote.context, {"host": "gpu"}).place)

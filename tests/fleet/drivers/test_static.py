@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from comfyrail.errors import WorkerError, WorkerUnreachable
+from comfyrail.errors import WorkerError, WorkerRefused, WorkerUnreachable
 from comfyrail.fleet.drivers.foreign_log import LIMIT_BYTES
 from comfyrail.fleet.drivers.registry import driver_named
-from comfyrail.fleet.drivers.static import StaticHost, same_place
+from comfyrail.fleet.drivers.static import StaticHost
+from comfyrail.fleet.places import one_spelling
 from comfyrail.ids import WorkerId
 from tests.fleet.drivers.setting import host_context
 
@@ -85,4 +86,11 @@ async def test_the_place_of_a_worker_is_its_address_in_one_spelling(tmp_path: Pa
         config = driver.check({"url": " HTTP://LocalHost:8188/ "})
         place = driver.host(WorkerId("a"), config, context).place
     assert place == "http://localhost:8188"
-    assert same_place(place, "http://127.0.0.1:8188")
+    assert one_spelling(place) == one_spelling("http://127.0.0.1:8188")
+
+
+@pytest.mark.parametrize("inside", ["\r\n", "\n", "\t", "\x00", "\x7f", "\u2028"])
+def test_address_with_control_characters_is_refused(inside: str) -> None:
+    with pytest.raises(WorkerRefused) as raised:
+        driver_named("static").check({"url": f"http://127.0.0.1{inside}:8188"})
+    assert raised.value.code == "INVALID_WORKER_URL"

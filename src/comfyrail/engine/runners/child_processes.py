@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from comfyrail.engine.definition import NodeDefinition, NodeFunction, NodeResult
+from comfyrail.engine.descendants import end_with_descendants
 from comfyrail.engine.failures import NodeTimeout, WorkerLost
 from comfyrail.engine.interrupt import ExecutionHalted
 from comfyrail.engine.invoke import Invocation
@@ -157,6 +158,8 @@ def _ask(child: _Child, invocation: Invocation, stop: threading.Event) -> Any:
 def _end(child: _Child) -> None:
     with contextlib.suppress(OSError):
         child.pipe.close()
+    if child.process.pid is not None:
+        end_with_descendants([child.process.pid])
     child.process.kill()
     child.process.join(5.0)
 

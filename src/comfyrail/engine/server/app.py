@@ -58,7 +58,8 @@ def create_worker(
 def create_app(worker: Worker) -> web.Application:
     """Every route with and without the prefix /api, as ComfyUI has them."""
     app = web.Application(
-        client_max_size=LARGEST_BODY, middlewares=[guard_origin, explain_malformed]
+        client_max_size=LARGEST_BODY,
+        middlewares=[guard_origin, worker.visits.watch, explain_malformed],
     )
     app[WORKER] = worker
     tables = [

@@ -14,6 +14,7 @@ from comfyrail.engine.folders import Folders, path_inside, split_annotation
 from comfyrail.engine.server.pictures import make_channel, make_preview, put_mask
 from comfyrail.engine.server.replies import json_reply, refuse
 from comfyrail.engine.server.uploads import store_upload
+from comfyrail.engine.server.visits import SentFile, Visits
 from comfyrail.engine.server.worker import Worker
 from comfyrail.errors import MalformedRequest
 
@@ -52,6 +53,7 @@ MOST_PICTURES_AT_ONCE = 2
 class FileRoutes:
     def __init__(self, worker: Worker) -> None:
         self._folders = worker.executor.folders
+        self._visits = worker.visits
         self._pictures = asyncio.Semaphore(MOST_PICTURES_AT_ONCE)
 
     def table(self) -> list[web.RouteDef]:
@@ -77,7 +79,7 @@ class FileRoutes:
         elif query.get("channel", "rgba") != "rgba":
             made = await self._make(make_channel, found, query["channel"])
         else:
-            return _serve_file(found)
+            return _serve_file(found, self._visits)
         content, content_type = made
         return web.Response(body=content, content_type=content_type, headers=_headers(found.name))
 
@@ -145,14 +147,14 @@ def find_file(folders: Folders, filename: str, kind: object, subfolder: str) -> 
         return 404
 
 
-def _serve_file(path: Path) -> web.FileResponse:
+def _serve_file(path: Path, visits: Visits) -> SentFile:
     guessed, encoding = mimetypes.guess_type(path.name)
     content_type = guessed if guessed and encoding is None else "application/octet-stream"
     headers = _headers(path.name)
     if content_type in ACTIVE_CONTENT:
         content_type = "application/octet-stream"
         headers = _headers(path.name, "attachment; ")
-    return web.FileResponse(path, headers={**headers, "Content-Type": content_type})
+    return SentFile(path, {**headers, "Content-Type": content_type}, visits)
 
 
 def _headers(filename: str, disposition: str = "") -> dict[str, str]:

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from comfyrail.engine.descendants import end_all_descendants, reap_what_ended
 from comfyrail.engine.server.history import HistoryEntry
 from comfyrail.engine.server.prompt_queue import QueuedPrompt
 
@@ -58,9 +59,10 @@ class AnewFrom:
         self._listeners = listeners
 
     def __call__(self, state: HandedOver) -> None:
-        # They would be left without a parent that waits for them.
+        # What ran must not go on in processes that it has started.
         for child in multiprocessing.active_children():
             child.kill()
+        end_all_descendants()
         opened = _write(state)
         for listener in self._listeners:
             listener.set_inheritable(True)
@@ -81,6 +83,7 @@ def receive_handover() -> Received | None:
     told = os.environ.pop(VARIABLE, None)
     if told is None:
         return None
+    reap_what_ended()
     numbers = json.loads(told)
     listeners = [socket.socket(fileno=number) for number in numbers["listeners"]]
     for listener in listeners:

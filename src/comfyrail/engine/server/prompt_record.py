@@ -133,16 +133,12 @@ class PromptRecord:
         job = ended_job(self.item, self._status, self._outputs, succeeded=self._succeeded)
         return HistoryEntry(job, b"".join(parts))
 
-    def interrupted_entry(self, clock: Clock) -> HistoryEntry:
-        """In place of an entry whose execution does not come to an end."""
+    def cut_off(self, clock: Clock) -> ExecutionInterrupted:
+        """The last event of an execution that does not come to an end by itself."""
         current = self._current
         entry = json.loads(self.item.listed)[2].get(current) if current is not None else None
         node_type = entry.get("class_type") if isinstance(entry, dict) else None
-        self._change_status(ExecutionInterrupted(current, node_type, (), clock.now()))
-        try:
-            return self.history_entry()
-        except Exception as error:  # noqa: BLE001 - what nodes show may be anything
-            return self.unshowable_entry(error)
+        return ExecutionInterrupted(current, node_type, (), clock.now())
 
     def unshowable_entry(self, error: Exception) -> HistoryEntry:
         """In place of an entry whose outputs or messages have no JSON."""

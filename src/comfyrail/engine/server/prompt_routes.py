@@ -104,6 +104,7 @@ class PromptRoutes:
 
     async def show_one(self, request: web.Request) -> web.Response:
         prompt_id = request.match_info["prompt_id"]
+        self._worker.visits.note_question(prompt_id)
         entry = self._worker.history.get(prompt_id)
         if entry is None:
             return json_reply({})

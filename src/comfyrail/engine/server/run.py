@@ -20,6 +20,7 @@ from comfyrail.engine.configuration import (
     MonitoringSection,
     load_configuration,
 )
+from comfyrail.engine.descendants import end_all_descendants
 from comfyrail.engine.folders import Folders
 from comfyrail.engine.monitoring import start_monitoring
 from comfyrail.engine.server.app import create_app, create_worker
@@ -220,6 +221,9 @@ async def _serve(
         await stopping.wait()
     finally:
         await runner.cleanup()
+        if threading.current_thread() is threading.main_thread():
+            # The process is the worker's own. What its nodes have started ends with it.
+            await asyncio.to_thread(end_all_descendants)
 
 
 def _stop_on_signals(stopping: asyncio.Event) -> None:

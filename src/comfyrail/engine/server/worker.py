@@ -1,6 +1,7 @@
 """The worker's state on the event loop: what waits, what runs, what has ended, who listens."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from comfyrail.engine.server.missed_ends import MissedEnds
 from comfyrail.engine.server.prompt_queue import DEFAULT_WAITING_BYTES, PromptQueue, QueuedPrompt
 from comfyrail.engine.server.prompt_record import PromptRecord
 from comfyrail.engine.server.sockets import Connection, SocketHub
+from comfyrail.engine.server.visits import Visits
 from comfyrail.engine.server.wire import TextMessage, text_message
 
 log = structlog.get_logger(__name__)
@@ -31,7 +33,10 @@ STOP_SECONDS = 2.0
 LOOK_UP_SECONDS = 0.15
 """How long a node has to see an interrupt by itself."""
 INSIST_SECONDS = 0.2
-STUCK_SECONDS = 0.6
+STUCK_SECONDS = 0.5
+TELL_SECONDS = 0.3
+"""How long the client of a stuck prompt has to fetch its end before the worker begins anew."""
+CLOSE_SECONDS = 0.1
 HANDED_OVER_BYTES = 32 << 20
 
 
@@ -64,6 +69,10 @@ class Worker:
         """The last means against a node that cannot be stopped: it does not return. None: there is
         no such means, and the worker waits for the node."""
         self.stop_seconds = STUCK_SECONDS
+        self.visits = Visits()
+        self._is_stuck = False
+        """The thread is in a prompt whose end has been told: nothing else can run."""
+        self._leaving: asyncio.Task[None] | None = None
         self._is_stopping = False
 
     def start(self) -> None:
@@ -75,6 +84,8 @@ class Worker:
         self._is_stopping = True
         self.queue.clear()
         self.interrupt()
+        if self._leaving is not None:
+            self._leaving.cancel()
         await asyncio.to_thread(self._thread.stop, STOP_SECONDS)
 
     @property
@@ -134,21 +145,42 @@ class Worker:
             return
         loop = asyncio.get_running_loop()
         waited = loop.time() - asked_at
+        interrupt.insist()
         if self.begin_anew is not None and waited >= self.stop_seconds and not self._is_stopping:
-            log.warning("node_cannot_be_stopped", prompt_id=self._running[0].item.prompt_id)
-            self.begin_anew(self._hand_over())
-        else:
-            interrupt.insist()
+            self._give_up(self._running[0], self.begin_anew)
+            return
         left = self.stop_seconds - waited
         again = left if 0 < left < INSIST_SECONDS else INSIST_SECONDS
         loop.call_later(again, self._insist, interrupt, asked_at)
 
+    def _give_up(self, record: PromptRecord, begin_anew: Callable[[HandedOver], None]) -> None:
+        """The prompt ends here, whatever its node does: the next life takes a while to come, and
+        whoever waits for the end should not.
+        """
+        item = record.item
+        log.warning("node_cannot_be_stopped", prompt_id=item.prompt_id)
+        self.sockets.send(item.client_id, list(record.apply(record.cut_off(self.executor.clock))))
+        self._is_stuck = True
+        self._finish(record)
+        if item.client_id is not None and self.sockets.is_connected(item.client_id):
+            leaving = self._leave(item.prompt_id, begin_anew)
+            self._leaving = asyncio.create_task(leaving, name="leaving")
+        else:
+            # Nobody is told: nobody shall learn of it by chance, and be cut off a moment later.
+            begin_anew(self._hand_over())
+
+    async def _leave(self, prompt_id: str, begin_anew: Callable[[HandedOver], None]) -> None:
+        await self.visits.until_told(prompt_id, TELL_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                # Clients send nothing more to a worker that says that it goes.
+                await self.sockets.close_all()
+        await self.visits.until_none(CLOSE_SECONDS)
+        begin_anew(self._hand_over())
+
     def _hand_over(self) -> HandedOver:
-        """What the next life of this worker needs: the prompt that runs is interrupted by it."""
+        """What the next life of this worker needs."""
         ended = self.history.newest(HANDED_OVER_BYTES)
-        if self._running is not None:
-            record = self._running[0]
-            ended.append((record.item.prompt_id, record.interrupted_entry(self.executor.clock)))
         return HandedOver(self._next_number, self.queue.in_order(), ended)
 
     def take_over(self, handed: HandedOver) -> None:
@@ -176,7 +208,7 @@ class Worker:
         self.sockets.remove(client_id, connection)
 
     def _run_next(self) -> None:
-        if self._running is not None:
+        if self._running is not None or self._is_stuck:
             return
         item = self.queue.take()
         if item is None:
@@ -203,6 +235,8 @@ class Worker:
             report()
             return
         if self._running is None:
+            if isinstance(report, ExecutionDone):
+                self._stay()
             return
         record = self._running[0]
         if isinstance(report, ExecutionDone):
@@ -213,6 +247,14 @@ class Worker:
                 self._run_next()
         else:
             self.sockets.send(record.item.client_id, list(record.apply(report)))
+
+    def _stay(self) -> None:
+        """The thread has come free after all, or the program could not be loaded anew."""
+        self._is_stuck = False
+        if self._leaving is not None:
+            self._leaving.cancel()
+            self._leaving = None
+        self._run_next()
 
     def _finish(self, record: PromptRecord) -> None:
         item = record.item

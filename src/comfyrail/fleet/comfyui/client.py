@@ -155,6 +155,10 @@ class ComfyClient:
         if not may_wait or await self.presence(prompt_id) == "running":
             await self._post("/interrupt", {"prompt_id": prompt_id})
 
+    async def free(self) -> None:
+        """Ask the worker to let go of the models and results in its memory, between two prompts."""
+        await self._post("/free", {"unload_models": True, "free_memory": True})
+
     async def has_input(self, name: UploadedName, size: int) -> bool:
         """Whether the worker has an input file of this name and size."""
         query = {"filename": name.name, "subfolder": name.subfolder, "type": "input"}

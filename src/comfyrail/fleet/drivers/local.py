@@ -1,10 +1,8 @@
 """Driver `local`: engine workers as child processes of this server. The default."""
 
 import asyncio
-import contextlib
 import json
 import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from comfyrail.errors import DriverRefused, WorkerError, WorkerUnreachable
+from comfyrail.fleet.drivers.environment import environment_for_workers
 from comfyrail.fleet.drivers.interface import HostContext
 from comfyrail.fleet.drivers.log_files import LOG_NAME, last_lines, open_log
 from comfyrail.fleet.drivers.settings import (
@@ -21,6 +20,7 @@ from comfyrail.fleet.drivers.settings import (
     wrong_setting,
 )
 from comfyrail.fleet.drivers.worker_models import SettingsWithModels, WorkerModels, check_models
+from comfyrail.fleet.drivers.worker_process import WorkerProcess, spawn_worker
 from comfyrail.fleet.model_files.paths_file import write_paths_file
 from comfyrail.ids import WorkerId
 
@@ -74,6 +74,7 @@ class LocalDriver:
             engine_config=own_config or context.engine_config,
             settings=settings,
             models=WorkerModels(settings, context),
+            secrets=tuple(context.secrets.values()),
         )
 
     def _file(self, settings: LocalSettings, field: str) -> str | None:
@@ -106,16 +107,18 @@ class LocalHost:
         *,
         settings: LocalSettings | None = None,
         models: WorkerModels | None = None,
+        secrets: Sequence[str] = (),
     ) -> None:
+        """`secrets` are values that the worker must not find in its environment."""
         self._folder = folder
         self._input_folder = input_folder
         self._cache_folder = cache_folder
         self._engine_config = engine_config
         self._settings = settings or LocalSettings()
         self._models = models
+        self._secrets = secrets
         self._log_path = folder / LOG_NAME
-        self._process: Process | None = None
-        self._drain: asyncio.Task[None] | None = None
+        self._process: WorkerProcess | None = None
 
     @property
     def pid(self) -> int | None:
@@ -138,7 +141,6 @@ class LocalHost:
         except asyncio.CancelledError:
             await self._end_process()
             raise
-        self._drain = asyncio.create_task(_drain(self._process), name="worker-stdout")
         return url
 
     async def wait_ended(self) -> str:
@@ -177,7 +179,7 @@ class LocalHost:
         )
         return ["--extra-model-paths-config", str(path)]
 
-    async def _spawn(self, flags: Sequence[str]) -> Process:
+    async def _spawn(self, flags: Sequence[str]) -> WorkerProcess:
         settings = self._settings
         command = [settings.python or sys.executable, "-m", "comfyrail", "worker", "--port", "0"]
         command += ["--data", str(self._folder), "--input", str(self._input_folder)]
@@ -196,22 +198,18 @@ class LocalHost:
             command += ["--input-directory", str(self._input_folder)]
             command += ["--output-directory", str(self._folder / "output")]
             command += ["--temp-directory", str(self._folder), *settings.comfyui_arguments]
+        environment = environment_for_workers(self._secrets)
         with await asyncio.to_thread(open_log, self._log_path) as log_file:
             try:
-                # In a session of its own: Ctrl-C goes to the server, which then ends its workers.
-                return await asyncio.create_subprocess_exec(
-                    *command, stdin=PIPE, stdout=PIPE, stderr=log_file, start_new_session=True
-                )
+                return await spawn_worker(command, environment, log_file)
             except OSError as error:
                 raise DriverRefused(
                     f"A local worker cannot be started: {command[0]}: {error.strerror}."
                 ) from error
 
-    async def _read_url(self, process: Process) -> str:
-        assert process.stdout is not None  # noqa: S101 - it was asked for above
+    async def _read_url(self, process: WorkerProcess) -> str:
         try:
-            line = await process.stdout.readline()
-            return str(json.loads(line)["url"])
+            return str(json.loads(await process.first_line())["url"])
         except (ValueError, KeyError, TypeError) as error:
             await self._end_process()
             raise WorkerUnreachable(
@@ -220,29 +218,10 @@ class LocalHost:
 
     async def _end_process(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        if process.stdin is not None:
-            process.stdin.close()
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        try:
-            async with asyncio.timeout(STOP_LIMIT_SECONDS):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-        drain, self._drain = self._drain, None
-        if drain is not None:
-            await drain
+        if process is not None:
+            await process.end(STOP_LIMIT_SECONDS)
 
     async def _last_words(self) -> str:
         text = await asyncio.to_thread(last_lines, self._log_path, LINES_IN_MESSAGES)
         text = text[-LONGEST_IN_MESSAGES:].strip()
         return text or f"it said nothing (log: {self._log_path})"
-
-
-async def _drain(process: Process) -> None:
-    """Keep the worker's standard output flowing, whatever its nodes print."""
-    while process.stdout is not None and await process.stdout.read(1 << 16):
-        continue

@@ -15,6 +15,7 @@ import msgspec
 
 from comfyrail.errors import DriverRefused, WorkerError, WorkerUnreachable
 from comfyrail.fleet.drivers import keeper
+from comfyrail.fleet.drivers.environment import environment_for_workers
 from comfyrail.fleet.drivers.interface import HostContext
 from comfyrail.fleet.drivers.log_files import LOG_NAME, last_lines
 from comfyrail.fleet.drivers.readiness import wait_until_it_answers
@@ -235,15 +236,7 @@ class ProcessHost:
         return next((str(each) for each in candidates if each.is_file()), sys.executable)
 
     def _environment(self) -> dict[str, str]:
-        """The server's, without what is the server's alone: nodes of others must not see it."""
-        secrets = set(self._context.secrets.values())
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in NOT_INHERITED
-            and not name.startswith("COMFYRAIL_")
-            and value not in secrets
-        }
+        kept = environment_for_workers(self._context.secrets.values(), NOT_INHERITED)
         return kept | {"PYTHONUNBUFFERED": "1"} | self._settings.environment
 
     async def _read_pid(self, process: Process) -> None:

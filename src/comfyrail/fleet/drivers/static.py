@@ -69,10 +69,13 @@ class StaticHost:
 
 def normal_endpoint(url: str) -> str:
     """The URL in one spelling. Raises WorkerRefused when it is not an HTTP address."""
+    text = url.strip()
     parts = None
     try:
-        parts = urlsplit(url.strip() if "://" in url else f"http://{url.strip()}")
-        is_usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        has_address = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+        # Line breaks and the like are no longer in `parts`: they are left out without a word.
+        is_usable = has_address and text.isprintable()
     except ValueError:
         is_usable = False
     if parts is None or not is_usable or parts.username or parts.query or parts.fragment:
@@ -82,16 +85,3 @@ def normal_endpoint(url: str) -> str:
             details={"field": "url"},
         )
     return urlunsplit((parts.scheme, parts.netloc.lower(), parts.path.rstrip("/"), "", ""))
-
-
-def same_place(endpoint: str, other: str) -> bool:
-    """Whether two addresses are spellings of one: this machine has several names."""
-    return _without_alias(endpoint) == _without_alias(other)
-
-
-def _without_alias(endpoint: str) -> tuple[str, str, int | None, str]:
-    parts = urlsplit(endpoint)
-    host = parts.hostname or ""
-    alias = host in {"localhost", "0.0.0.0", "::1"}  # noqa: S104 - compared, not bound
-    port = parts.port or {"http": 80, "https": 443}[parts.scheme]
-    return parts.scheme, "127.0.0.1" if alias else host, port, parts.path

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 
 from comfyrail.clock import Clock, Instant, after
 from comfyrail.errors import BatchNotFound, Conflict, IdempotencyMismatch
@@ -16,6 +17,7 @@ from comfyrail.jobs.batches import (
 )
 from comfyrail.jobs.job import IdempotencyKey
 from comfyrail.jobs.parameter_search import ELITE, Search
+from comfyrail.jobs.priority import QueueClass
 from comfyrail.jobs.states import JobState
 from comfyrail.store.interface import (
     AddedBatch,
@@ -24,7 +26,7 @@ from comfyrail.store.interface import (
     OpenTrial,
     WatchedBatch,
 )
-from comfyrail.store.signals import BATCHES
+from comfyrail.store.signals import BATCHES, QUEUE
 from comfyrail.store.sqlite import transitions
 from comfyrail.store.sqlite.batch_rows import (
     best_trials,
@@ -229,6 +231,9 @@ class BatchOperations:
 
     async def _release_some(self, batch_id: BatchId, last: int) -> int | None:
         def release(tx: Transaction) -> int | None:
+            batch = tx.one("get_batch", batch_id=batch_id)
+            if batch is None:
+                return None
             rows = tx.all(
                 "find_held_of_batch",
                 batch_id=batch_id,
@@ -237,13 +242,10 @@ class BatchOperations:
                 limit=STORED_AT_ONCE,
             )
             for row in rows:
-                if row["not_before"] is not None and row["not_before"] > tx.now:
-                    _hold_again(tx, row)
-                else:
-                    transitions.release(tx, row)
+                _release(tx, row, Instant(batch["submitted_at"]))
             if len(rows) == STORED_AT_ONCE:
                 return int(rows[-1]["batch_index"])
-            _finish_opening(tx, batch_id)
+            _finish_opening(tx, batch)
             return None
 
         return await self._writer.write(release)
@@ -269,33 +271,49 @@ def _add_whole(
 ) -> AddedBatch:
     replayed = _find_key(tx, batch.tenant, key, tx.now) if key else None
     if replayed is not None:
-        return AddedBatch(replayed, is_replay=True)
+        return AddedBatch(replayed, tx.now, is_replay=True)
     _insert(tx, batch, "open")
     _insert_key(tx, batch, key)
     for each in jobs:
         _insert_job(tx, batch.id, each, is_settled=batch.search is None)
     tx.notify(BATCHES)
-    return AddedBatch(batch.id)
+    return AddedBatch(batch.id, tx.now)
 
 
 def _open(tx: Transaction, batch: NewBatch, key: IdempotencyKey | None) -> AddedBatch:
     """The moment from which on the batch is accepted."""
     replayed = _find_key(tx, batch.tenant, key, tx.now) if key else None
     if replayed is not None:
-        return AddedBatch(replayed, is_replay=True)
-    tx.run("set_batch_stage", batch_id=batch.id, stage="opening")
+        return AddedBatch(replayed, tx.now, is_replay=True)
+    tx.run("open_batch", batch_id=batch.id, now=tx.now)
     _insert_key(tx, batch, key)
     tx.notify(BATCHES)
-    return AddedBatch(batch.id)
+    return AddedBatch(batch.id, tx.now)
 
 
-def _finish_opening(tx: Transaction, batch_id: BatchId) -> None:
-    row = tx.one("get_batch", batch_id=batch_id)
-    if row is None or row["stage"] != "opening":
+def _release(tx: Transaction, row: sqlite3.Row, accepted_at: Instant) -> None:
+    """Let a job in whose batch is complete; it begins to wait now, or when its own time comes."""
+    not_before = row["not_before"]
+    is_early = not_before is not None and not_before > tx.now
+    since = Instant(not_before) if is_early else tx.now
+    accepted = tx.one(
+        "accept_batch_job",
+        job_id=row["id"],
+        accepted_at=accepted_at,
+        expires_at=transitions.expiry(tx, since, row["queue_timeout"]),
+    )
+    if is_early:
+        tx.run("hold_job", job_id=row["id"], until=not_before, reason=transitions.SCHEDULED)
+    else:
+        transitions.release(tx, accepted)
+
+
+def _finish_opening(tx: Transaction, row: sqlite3.Row) -> None:
+    if row["stage"] != "opening":
         return
-    tx.run("set_batch_stage", batch_id=batch_id, stage="open")
+    tx.run("set_batch_stage", batch_id=row["id"], stage="open")
     if row["kind"] != BatchKind.SEARCH and not row["stop_on_error"] and not row["cancelled_at"]:
-        tx.run("watch_batch", batch_id=batch_id, is_watched=False)
+        tx.run("watch_batch", batch_id=row["id"], is_watched=False)
 
 
 def _insert(tx: Transaction, batch: NewBatch, stage: str) -> None:
@@ -310,7 +328,7 @@ def _insert(tx: Transaction, batch: NewBatch, stage: str) -> None:
         stage=stage,
         planned=batch.planned,
         stop_on_error=batch.stop_on_error,
-        submitted_at=batch.submitted_at,
+        submitted_at=tx.now,
         is_watched=is_search or batch.stop_on_error or stage != "open",
         search=batch.search.encode() if batch.search else None,
     )
@@ -331,6 +349,7 @@ def _insert_key(tx: Transaction, batch: NewBatch, key: IdempotencyKey | None) ->
 
 
 def _insert_job(tx: Transaction, batch_id: BatchId, each: BatchJob, *, is_settled: bool) -> None:
+    """The job was made when it was checked, but waits from now on."""
     tx.run(
         "insert_batch_item",
         batch_id=batch_id,
@@ -342,7 +361,7 @@ def _insert_job(tx: Transaction, batch_id: BatchId, each: BatchJob, *, is_settle
         is_settled=is_settled,
     )
     if each.job is not None:
-        transitions.enqueue(tx, each.job)
+        transitions.enqueue(tx, replace(each.job, submitted_at=tx.now))
 
 
 def _hold(tx: Transaction, job_id: JobId) -> None:
@@ -351,13 +370,9 @@ def _hold(tx: Transaction, job_id: JobId) -> None:
     if row is None:
         return
     if row["held_until"] is None:
-        tx.count(row["rank"], -1, -row["expected_seconds"])
+        queue_class = QueueClass(row["queue_class"])
+        tx.count(queue_class, row["rank"], -1, -row["expected_seconds"])
     tx.run("hold_job", job_id=job_id, until=HELD_UNTIL, reason=transitions.SCHEDULED)
-
-
-def _hold_again(tx: Transaction, row: sqlite3.Row) -> None:
-    """Until its own time comes."""
-    tx.run("hold_job", job_id=row["id"], until=row["not_before"], reason=transitions.SCHEDULED)
 
 
 def _cancel_some(tx: Transaction, batch_id: BatchId, running: bool) -> int:
@@ -370,6 +385,8 @@ def _cancel_some(tx: Transaction, batch_id: BatchId, running: bool) -> int:
             transitions.request_cancel(tx, job)
     if rows:
         tx.notify(BATCHES)
+        # A worker may have been kept for one of them: `transitions.start` refuses them by now.
+        tx.notify(QUEUE)
     return len(rows)
 
 

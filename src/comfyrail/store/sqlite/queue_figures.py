@@ -5,9 +5,11 @@ A queue of a million jobs must not be walked through to say where a new one stan
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
+from comfyrail.clock import Instant
 from comfyrail.jobs.needs import JobNeeds
+from comfyrail.jobs.priority import QueueClass
 from comfyrail.jobs.queue import QueuePlace
 
 STEPS = (100, 10_000, 1_000_000)
@@ -25,11 +27,9 @@ class _Level:
     def change(self, rank: int, jobs: int, seconds: float) -> None:
         bucket = rank // self.step
         self.jobs[bucket] += jobs
-        if self.jobs[bucket] > 0:
-            self.seconds[bucket] += seconds
-        else:
-            self.jobs.pop(bucket)
-            self.seconds.pop(bucket, None)
+        self.seconds[bucket] += seconds
+        if not self.jobs[bucket]:
+            del self.jobs[bucket], self.seconds[bucket]
 
     def sum_of(self, buckets: Iterable[int]) -> tuple[int, float]:
         jobs, seconds = 0, 0.0
@@ -41,17 +41,28 @@ class _Level:
 
 
 class QueueFigures:
-    """Jobs that may start, by rank. Changed by the writer, asked by anyone."""
+    """Jobs that may start, by rank and by class. Changed by the writer, asked by anyone."""
 
     def __init__(self) -> None:
         self._levels = [_Level(step) for step in STEPS]
+        self._by_class = dict.fromkeys(QueueClass, (0, 0.0))
         self._guard = threading.Lock()
         self.predict_wait: WaitPredictor = lambda _place, _needs: None
+        self.paused_at: Instant | None = None
+        self.paused_total = 0
 
-    def change(self, rank: int, jobs: int, seconds: float) -> None:
+    def change(self, queue_class: QueueClass, rank: int, jobs: int, seconds: float) -> None:
         with self._guard:
             for level in self._levels:
                 level.change(rank, jobs, seconds)
+            known = self._by_class[queue_class]
+            count = known[0] + jobs
+            self._by_class[queue_class] = (count, known[1] + seconds if count else 0.0)
+
+    def by_class(self) -> Mapping[QueueClass, tuple[int, float]]:
+        """Jobs and the seconds that they are expected to take."""
+        with self._guard:
+            return dict(self._by_class)
 
     def before_bucket(self, rank: int) -> tuple[int, float]:
         """Jobs and their seconds in all fine buckets before the one that `rank` is in."""
@@ -64,6 +75,11 @@ class QueueFigures:
                 fine.sum_of(_buckets(rank // middle.step * middle.step, rank, fine.step)),
             ]
         return sum(jobs for jobs, _ in parts), sum(seconds for _, seconds in parts)
+
+    def paused_milliseconds(self, now: Instant) -> int:
+        """How long the queue has stood still in all: what waits does not expire in that time."""
+        current = 0 if self.paused_at is None else max(0, now - self.paused_at)
+        return self.paused_total + current
 
 
 def bucket_start(rank: int) -> int:

@@ -1,7 +1,8 @@
 """The store's view of the queue: lanes, places, what is due, what has waited too long."""
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from comfyrail.clock import Clock, Instant, after
 from comfyrail.errors import Conflict, JobNotFound
@@ -9,21 +10,19 @@ from comfyrail.ids import JobId, TenantId, first_id_at
 from comfyrail.jobs.job import IdempotencyKey, Job
 from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.priority import QueueClass, Standing
-from comfyrail.jobs.queue import Backlog, Lane, LaneKey, QueuePlace, QueueState
+from comfyrail.jobs.queue import Backlog, LaneKey, QueuePlace, QueueState, QueueTotals
 from comfyrail.jobs.states import JobState
-from comfyrail.store.interface import Enqueued
+from comfyrail.store.interface import Enqueued, LanesRead
 from comfyrail.store.signals import QUEUE
 from comfyrail.store.sqlite import transitions
+from comfyrail.store.sqlite.lanes import needs_of_group, read_lanes
 from comfyrail.store.sqlite.queue_figures import STEPS, QueueFigures
 from comfyrail.store.sqlite.readers import Readers, Snapshot
-from comfyrail.store.sqlite.rows import read_job, read_queued_job
+from comfyrail.store.sqlite.rows import read_job
 from comfyrail.store.sqlite.writer import Transaction, Writer
 
 CHANGED_AT_ONCE = 500
 """Jobs that become due or expire in one transaction: others must not wait for more."""
-
-_decode_needs = lru_cache(maxsize=4096)(JobNeeds.decode)
-"""The same object for the same needs: what is worked out for them is kept with it."""
 
 
 class QueueOperations:
@@ -45,7 +44,12 @@ class QueueOperations:
         step = STEPS[0]
         rows = await self._readers.read(lambda snapshot: snapshot.all("queue_summary", step=step))
         for row in rows:
-            self.figures.change(row["bucket"] * step, row["jobs"], row["seconds"])
+            queue_class = QueueClass(row["queue_class"])
+            self.figures.change(queue_class, row["bucket"] * step, row["jobs"], row["seconds"])
+        state = await self._readers.read(lambda snapshot: snapshot.one("get_queue_state"))
+        if state is not None:
+            self.figures.paused_at = state["paused_at"]
+            self.figures.paused_total = state["paused_total"]
 
     async def find_by_key(self, tenant: TenantId, key: IdempotencyKey) -> Enqueued | None:
         now = self._clock.now()
@@ -73,37 +77,23 @@ class QueueOperations:
     async def needs_of(self, job_id: JobId) -> JobNeeds:
         def read(snapshot: Snapshot) -> JobNeeds:
             row = snapshot.one("get_job", job_id=job_id)
-            return _needs_of(snapshot, row["queue_group"]) if row else JobNeeds()
+            return needs_of_group(snapshot, row["queue_group"]) if row else JobNeeds()
 
         return await self._readers.read(read)
 
     async def queue_lanes(
-        self, jobs_per_lane: int, lanes: int, after: LaneKey | None = None
-    ) -> Sequence[Lane]:
-        def read(snapshot: Snapshot) -> list[Lane]:
-            found: list[Lane] = []
+        self,
+        jobs_per_lane: int,
+        lanes: int,
+        *after: LaneKey | None,
+        skip: AbstractSet[str] = frozenset(),
+    ) -> LanesRead:
+        def read(snapshot: Snapshot) -> LanesRead:
             state = snapshot.one("get_queue_state")
             if state is not None and state["paused_at"] is not None:
-                return found
-            first = after or _BEFORE_ALL
-            last, has_turned = first, after is None
-            while len(found) < lanes:
-                row = snapshot.one(
-                    "next_lane",
-                    queue_class=last.queue_class,
-                    tenant=last.tenant,
-                    queue_group=last.group,
-                )
-                if row is None:
-                    if has_turned:
-                        break
-                    last, has_turned = _BEFORE_ALL, True
-                    continue
-                last = LaneKey(row["queue_class"], TenantId(row["tenant"]), row["queue_group"])
-                if has_turned and after is not None and _order(last) > _order(first):
-                    break
-                found.append(_read_lane(snapshot, last, jobs_per_lane))
-            return found
+                return LanesRead()
+            starts = [key for key in after if key is not None]
+            return read_lanes(snapshot, jobs_per_lane, lanes, starts, skip)
 
         return await self._readers.read(read)
 
@@ -112,7 +102,7 @@ class QueueOperations:
             return [
                 Backlog(
                     QueueClass(row["queue_class"]),
-                    _needs_of(snapshot, row["queue_group"]),
+                    needs_of_group(snapshot, row["queue_group"]),
                     row["jobs"],
                     row["seconds"],
                     row["oldest_rank"],
@@ -121,6 +111,12 @@ class QueueOperations:
             ]
 
         return await self._readers.read(read)
+
+    async def queue_totals(self) -> QueueTotals:
+        rows = await self._readers.read(lambda snapshot: snapshot.all("count_others"))
+        counts = {row["name"]: row["jobs"] for row in rows}
+        late, _ = self.figures.before_bucket(self._clock.now())
+        return QueueTotals(self.figures.by_class(), counts["scheduled"], counts["processing"], late)
 
     async def running_by_tenant(self) -> Mapping[TenantId, int]:
         rows = await self._readers.read(lambda snapshot: snapshot.all("running_by_tenant"))
@@ -148,14 +144,17 @@ class QueueOperations:
 
     async def expire_queued(self) -> tuple[Sequence[JobId], Instant | None]:
         upcoming = await self._readers.read(lambda snapshot: snapshot.one("next_expiry"))
-        if upcoming is None or upcoming["at"] is None or upcoming["at"] > self._clock.now():
-            return (), upcoming["at"] if upcoming else None
+        now = self._clock.now()
+        due = None if upcoming is None else self._by_the_clock(upcoming["at"], now)
+        if due is None or due > now:
+            return (), due
 
         def expire(tx: Transaction) -> tuple[list[JobId], Instant | None]:
-            overdue = tx.all("find_overdue", now=tx.now, limit=CHANGED_AT_ONCE)
+            without_pauses = Instant(tx.now - self.figures.paused_milliseconds(tx.now))
+            overdue = tx.all("find_overdue", now=without_pauses, limit=CHANGED_AT_ONCE)
             expired = [transitions.expire(tx, row) for row in overdue]
             upcoming = tx.one("next_expiry")
-            return expired, upcoming["at"] if upcoming else None
+            return expired, self._by_the_clock(upcoming["at"], tx.now) if upcoming else None
 
         return await self._writer.write(expire)
 
@@ -180,19 +179,41 @@ class QueueOperations:
 
     async def pause_queue(self, reason: str | None) -> QueueState:
         def pause(tx: Transaction) -> QueueState:
-            tx.run("set_queue_state", paused_at=tx.now, reason=reason)
+            state = tx.one("get_queue_state")
+            since = state["paused_at"] if state and state["paused_at"] is not None else tx.now
+            total = state["paused_total"] if state else 0
+            tx.run("set_queue_state", paused_at=since, reason=reason, paused_total=total)
             tx.notify(QUEUE)
-            return QueueState(tx.now, reason)
+            return QueueState(since, reason)
 
-        return await self._writer.write(pause)
+        paused = await self._writer.write(pause)
+        self.figures.paused_at = paused.paused_at
+        return paused
 
     async def resume_queue(self) -> QueueState:
-        def resume(tx: Transaction) -> QueueState:
-            tx.run("set_queue_state", paused_at=None, reason=None)
+        def resume(tx: Transaction) -> int:
+            state = tx.one("get_queue_state")
+            total: int = state["paused_total"] if state else 0
+            if state is not None and state["paused_at"] is not None:
+                total += max(0, tx.now - state["paused_at"])
+            tx.run("set_queue_state", paused_at=None, reason=None, paused_total=total)
             tx.notify(QUEUE)
-            return QueueState()
+            return total
 
-        return await self._writer.write(resume)
+        self.figures.paused_total = await self._writer.write(resume)
+        self.figures.paused_at = None
+        return QueueState()
+
+    def shown(self, job: Job) -> Job:
+        """With the moment by the clock at which it expires, if the queue is not paused again."""
+        if job.expires_at is None:
+            return job
+        return replace(job, expires_at=self._by_the_clock(job.expires_at, self._clock.now()))
+
+    def _by_the_clock(self, expires_at: Instant | None, now: Instant) -> Instant | None:
+        if expires_at is None:
+            return None
+        return Instant(expires_at + self.figures.paused_milliseconds(now))
 
 
 def job_of(source: Transaction | Snapshot, tenant: TenantId, job_id: JobId) -> Job:
@@ -202,32 +223,3 @@ def job_of(source: Transaction | Snapshot, tenant: TenantId, job_id: JobId) -> J
             f"There is no execution {job_id}. Check the id.", details={"execution_id": job_id}
         )
     return read_job(row)
-
-
-def _read_lane(snapshot: Snapshot, key: LaneKey, limit: int) -> Lane:
-    rows = snapshot.all(
-        "lane_head",
-        queue_class=key.queue_class,
-        tenant=key.tenant,
-        queue_group=key.group,
-        limit=limit + 1,
-    )
-    return Lane(
-        QueueClass(key.queue_class),
-        key.tenant,
-        _needs_of(snapshot, key.group),
-        [read_queued_job(row) for row in rows[:limit]],
-        has_more=len(rows) > limit,
-    )
-
-
-def _needs_of(snapshot: Snapshot, group: str) -> JobNeeds:
-    row = snapshot.one("get_group", key=group)
-    return _decode_needs(row["needs"]) if row else JobNeeds()
-
-
-def _order(key: LaneKey) -> tuple[str, str, str]:
-    return (key.queue_class, key.tenant, key.group)
-
-
-_BEFORE_ALL = LaneKey(QueueClass.BATCH, TenantId(""), "")

@@ -125,7 +125,9 @@ def read_worker(row: sqlite3.Row) -> WorkerRecord:
         pool=row["pool"],
         config=_decode_object(row["config"] or b"{}"),
         labels=_decode_object(row["labels"] or b"{}"),
+        origin=row["origin"],
         is_cordoned=bool(row["is_cordoned"]),
+        is_drained=bool(row["is_drained"]),
     )
 
 

@@ -73,7 +73,9 @@ class SqliteStore(QueueOperations, BatchOperations):
         return await self._writer.write(lambda tx: transitions.enqueue(tx, job))
 
     async def get_job(self, tenant: TenantId, job_id: JobId) -> Job:
-        return await self._readers.read(lambda snapshot: job_of(snapshot, tenant, job_id))
+        return self.shown(
+            await self._readers.read(lambda snapshot: job_of(snapshot, tenant, job_id))
+        )
 
     async def list_jobs(
         self, tenant: TenantId, state: JobState | None, after: JobId | None, limit: int
@@ -83,7 +85,7 @@ class SqliteStore(QueueOperations, BatchOperations):
             values["state"] = state
         query = "list_jobs" if state is None else "list_jobs_by_state"
         rows = await self._readers.read(lambda snapshot: snapshot.all(query, **values))
-        jobs = [read_job(row) for row in rows[:limit]]
+        jobs = [self.shown(read_job(row)) for row in rows[:limit]]
         return JobPage(jobs, jobs[-1].id if len(rows) > limit else None)
 
     async def count_jobs(self) -> Mapping[JobState, int]:
@@ -240,7 +242,9 @@ class SqliteStore(QueueOperations, BatchOperations):
                 pool=record.pool,
                 config=encode(record.config),
                 labels=encode(record.labels),
+                origin=record.origin,
                 is_cordoned=record.is_cordoned,
+                is_drained=record.is_drained,
             )
             tx.notify(WORKERS)
 
@@ -249,6 +253,11 @@ class SqliteStore(QueueOperations, BatchOperations):
     async def cordon_worker(self, worker_id: WorkerId, *, is_cordoned: bool) -> None:
         await self._writer.write(
             lambda tx: tx.run("cordon_worker", worker_id=worker_id, is_cordoned=is_cordoned)
+        )
+
+    async def drain_worker(self, worker_id: WorkerId, *, is_drained: bool) -> None:
+        await self._writer.write(
+            lambda tx: tx.run("drain_worker", worker_id=worker_id, is_drained=is_drained)
         )
 
     async def remove_worker(self, worker_id: WorkerId) -> None:

@@ -33,7 +33,7 @@ def enqueue(tx: Transaction, job: NewJob) -> Enqueued:
         if replay is not None:
             return replay
     first_start = max(job.submitted_at, job.not_before or job.submitted_at)
-    is_held = first_start > tx.now
+    is_held = job.not_before is not None and job.not_before > tx.now
     tx.run("insert_group", key=job.needs.group, needs=job.needs.encode())
     tx.run(
         "insert_job",
@@ -48,7 +48,7 @@ def enqueue(tx: Transaction, job: NewJob) -> Enqueued:
         not_before=job.not_before,
         held_until=job.not_before if is_held else None,
         queue_timeout=job.queue_timeout,
-        expires_at=_expiry(first_start, job.queue_timeout),
+        expires_at=expiry(tx, first_start, job.queue_timeout),
         batch_id=job.batch.batch_id if job.batch else None,
         batch_index=job.batch.index if job.batch else None,
         batch_name=job.batch.name if job.batch else None,
@@ -84,7 +84,7 @@ def enqueue(tx: Transaction, job: NewJob) -> Enqueued:
     else:
         place = place_of(tx, tx.figures, job.rank, job.id)
         data |= _described(tx, place, job.needs)
-        tx.count(job.rank, 1, job.expected_seconds)
+        tx.count(job.standing.queue_class, job.rank, 1, job.expected_seconds)
     _write_event(tx, job.id, 1, NewEvent(EventType.QUEUED, data))
     tx.notify(QUEUE)
     return Enqueued(job.id, job.submitted_at, job.expected_seconds, place)
@@ -110,6 +110,7 @@ def find_by_key(
         row["expected_seconds"],
         place=None,
         is_replay=True,
+        state=JobState(row["state"]),
     )
 
 
@@ -129,7 +130,7 @@ def release(tx: Transaction, row: Any) -> None:
     job = read_job(row)
     tx.run("release_job", job_id=job.id)
     place = place_of(tx, tx.figures, job.rank, job.id)
-    tx.count(job.rank, 1, job.expected_seconds)
+    tx.count(job.queue_class, job.rank, 1, job.expected_seconds)
     data = {"priority": job.priority, "reason": "due", **_described(tx, place, None)}
     append_event(tx, job.id, NewEvent(EventType.QUEUED, data))
     tx.notify(QUEUE)
@@ -158,9 +159,9 @@ def reprioritize(tx: Transaction, job: Job, priority: int, standing: Standing) -
     )
     data: dict[str, Any] = {"priority": priority, "reason": "reprioritized"}
     if not is_held:
-        tx.count(job.rank, -1, -job.expected_seconds)
+        tx.count(job.queue_class, job.rank, -1, -job.expected_seconds)
         data |= _described(tx, place_of(tx, tx.figures, rank, job.id), None)
-        tx.count(rank, 1, job.expected_seconds)
+        tx.count(standing.queue_class, rank, 1, job.expected_seconds)
     append_event(tx, job.id, NewEvent(EventType.QUEUED, data))
     tx.notify(QUEUE)
     return _get_job(tx, job.id)
@@ -175,18 +176,23 @@ def _described(tx: Transaction, place: QueuePlace, needs: JobNeeds | None) -> di
     }
 
 
-def _expiry(since: Instant, queue_timeout: float | None) -> Instant | None:
-    return None if queue_timeout is None else after(since, queue_timeout)
+def expiry(tx: Transaction, since: Instant, queue_timeout: float | None) -> Instant | None:
+    """In the time of the queue, which stands still while it is paused."""
+    if queue_timeout is None:
+        return None
+    return Instant(after(since, queue_timeout) - tx.figures.paused_milliseconds(tx.now))
 
 
 def start(
     tx: Transaction, assignment: Assignment, owner: str, lease_seconds: float
 ) -> Attempt | None:
-    """Begin an attempt, or None when the job is no longer queued."""
+    """Begin an attempt, or None when the job is no longer queued, or its batch is to end."""
     row = tx.one("get_job", job_id=assignment.job_id)
     if row is None or row["state"] != JobState.QUEUED:
         return None
     job = read_job(row)
+    if job.batch_id is not None and tx.one("is_batch_ending", batch_id=job.batch_id) is not None:
+        return None
     _enter(
         tx,
         job,
@@ -273,6 +279,7 @@ def _add_usage(tx: Transaction, job_id: JobId, usage: Usage) -> None:
 
 def cancel_queued(tx: Transaction, job: Job) -> Job:
     tx.run("request_cancel", job_id=job.id)
+    tx.notify(QUEUE)  # a worker may just have been meant for it
     return _enter(
         tx,
         job,
@@ -340,7 +347,7 @@ def _requeue(tx: Transaction, job: Job, end: Conclusion, data: Mapping[str, Any]
         {**again, **data},
         reason=end.reason,
         retries=end.retries,
-        expires_at=_expiry(tx.now, row["queue_timeout"] if row else None),
+        expires_at=expiry(tx, tx.now, row["queue_timeout"] if row else None),
     )
 
 
@@ -368,12 +375,14 @@ def _enter(
     if query == "end_job":
         values["state"] = state
     if job.state is JobState.QUEUED and job.reason != SCHEDULED:
-        tx.count(job.rank, -1, -job.expected_seconds)
+        tx.count(job.queue_class, job.rank, -1, -job.expected_seconds)
     tx.one(query, job_id=job.id, **values)
     if state is JobState.QUEUED:
-        tx.count(job.rank, 1, job.expected_seconds)
+        tx.count(job.queue_class, job.rank, 1, job.expected_seconds)
     append_event(tx, job.id, NewEvent(EVENT_OF_STATE[state], data))
     if job.batch_id is not None and state.is_final:
+        if state is JobState.FAILED:
+            tx.run("stop_failed_batch", batch_id=job.batch_id, now=tx.now)
         tx.notify(BATCHES)
     return _get_job(tx, job.id)
 

@@ -11,11 +11,14 @@ from typing import Any, TypeVar
 
 from comfyrail.clock import Clock, Instant
 from comfyrail.errors import StoreUnavailable
+from comfyrail.jobs.priority import QueueClass
 from comfyrail.store.signals import Signals
 from comfyrail.store.sqlite.queries import QUERIES
 from comfyrail.store.sqlite.queue_figures import QueueFigures
 
 Result = TypeVar("Result")
+
+_Counted = tuple[QueueClass, int, int, float]
 
 GROUP_LIMIT = 256
 PENDING_LIMIT = 20_000
@@ -33,7 +36,7 @@ class Transaction:
         self.now = now
         self.topics: set[str] = set()
         self.figures = figures
-        self.counted: list[tuple[int, int, float]] = []
+        self.counted: list[_Counted] = []
 
     def run(self, query: str, **values: Any) -> None:
         self._connection.execute(QUERIES[query], values)
@@ -45,10 +48,10 @@ class Transaction:
     def all(self, query: str, **values: Any) -> list[sqlite3.Row]:
         return self._connection.execute(QUERIES[query], values).fetchall()
 
-    def count(self, rank: int, jobs: int, seconds: float) -> None:
+    def count(self, queue_class: QueueClass, rank: int, jobs: int, seconds: float) -> None:
         """Change the figures of the queue; undone when this does not reach the disk."""
-        self.figures.change(rank, jobs, seconds)
-        self.counted.append((rank, jobs, seconds))
+        self.figures.change(queue_class, rank, jobs, seconds)
+        self.counted.append((queue_class, rank, jobs, seconds))
 
     def notify(self, topic: str) -> None:
         """Wake the topic's subscribers once this is on disk."""
@@ -62,7 +65,7 @@ class _Write:
     result: Any = None
     error: BaseException | None = None
     topics: set[str] = field(default_factory=set)
-    counted: list[tuple[int, int, float]] = field(default_factory=list)
+    counted: list[_Counted] = field(default_factory=list)
 
 
 class Writer:
@@ -162,10 +165,10 @@ class Writer:
         return True
 
     def _roll_back(self, group: list[_Write]) -> None:
-        for write in group:
+        for write in reversed(group):
             while write.counted:
-                rank, jobs, seconds = write.counted.pop()
-                self._figures.change(rank, -jobs, -seconds)
+                queue_class, rank, jobs, seconds = write.counted.pop()
+                self._figures.change(queue_class, rank, -jobs, -seconds)
         with contextlib.suppress(sqlite3.Error):  # some errors have rolled back already
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")

@@ -12,6 +12,7 @@ ALTER TABLE jobs ADD COLUMN not_before INTEGER;
 -- Set while the job may not start yet.
 ALTER TABLE jobs ADD COLUMN held_until INTEGER;
 ALTER TABLE jobs ADD COLUMN queue_timeout REAL;
+-- In the time of the queue, which stands still while it is paused.
 ALTER TABLE jobs ADD COLUMN expires_at INTEGER;
 ALTER TABLE jobs ADD COLUMN batch_id TEXT;
 ALTER TABLE jobs ADD COLUMN batch_index INTEGER;
@@ -57,7 +58,9 @@ CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created_at);
 CREATE TABLE queue_state (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     paused_at INTEGER,
-    reason TEXT
+    reason TEXT,
+    -- Milliseconds of all earlier pauses: what expires does so by the time without them.
+    paused_total INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 INSERT INTO queue_state (id) VALUES (1);
 

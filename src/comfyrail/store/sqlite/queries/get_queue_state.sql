@@ -1,1 +1,1 @@
-SELECT paused_at, reason FROM queue_state WHERE id = 1;
+SELECT paused_at, reason, paused_total FROM queue_state WHERE id = 1;

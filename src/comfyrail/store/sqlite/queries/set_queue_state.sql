@@ -1,1 +1,2 @@
-UPDATE queue_state SET paused_at = :paused_at, reason = :reason WHERE id = 1;
+UPDATE queue_state SET paused_at = :paused_at, reason = :reason, paused_total = :paused_total
+WHERE id = 1;

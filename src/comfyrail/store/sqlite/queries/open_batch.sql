@@ -1,0 +1,1 @@
+UPDATE batches SET stage = 'opening', submitted_at = :now WHERE id = :batch_id;
