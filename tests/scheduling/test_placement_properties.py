@@ -114,8 +114,8 @@ def test_jobs_of_a_lane_begin_on_each_worker_in_the_order_of_their_deadlines(
     lanes: list[Lane], workers: list[SchedulableWorker]
 ) -> None:
     placements = decide(lanes, workers).placements
-    for worker in workers:
-        begun = [each.job_id for each in placements if each.worker_id == worker.id]
+    for one in workers:
+        begun = [each.job_id for each in placements if each.worker_id == one.id]
         for each in lanes:
             ids = [job.id for job in each.jobs if job.id in begun]
             assert ids == [job for job in begun if job in set(ids)]
