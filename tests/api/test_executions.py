@@ -311,12 +311,21 @@ def test_running_job_is_cancelled_and_its_worker_stops(running_server: Comfyrail
 
 
 def test_queued_job_is_cancelled_at_once(running_server: Comfyrail) -> None:
-    blocking = running_server.submit(slow_picture(60))
-    running_server.wait_for(blocking, "processing")
+    running_server.call("POST", "/v1/queue/pause", {})
     waiting = running_server.submit(picture())
     assert running_server.execution(waiting)["queue_position"] == 1
     _, body = running_server.call("POST", f"/v1/workflows/execution/{waiting}/cancel")
     assert (body["status"], body["attempts"]) == ("cancelled", 0)
+    running_server.call("POST", "/v1/queue/resume")
+
+
+def test_job_that_waits_on_a_busy_worker_is_cancelled_soon(running_server: Comfyrail) -> None:
+    blocking = running_server.submit(slow_picture(60))
+    running_server.wait_for(blocking, "processing")
+    waiting = running_server.submit(picture())
+    running_server.call("POST", f"/v1/workflows/execution/{waiting}/cancel")
+    assert running_server.wait_for(waiting, "cancelled", limit=5)["result"] is None
+    assert running_server.execution(blocking)["status"] == "processing"
     running_server.call("POST", f"/v1/workflows/execution/{blocking}/cancel")
     running_server.wait_for(blocking, "cancelled")
 
