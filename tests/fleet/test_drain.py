@@ -89,7 +89,7 @@ async def test_cordoned_worker_takes_no_new_jobs_and_ends_what_it_has(house: Hou
         view = house.fleet.view(W1)
         assert view.is_cordoned
         assert (await house.store.get_job(TENANT, second)).state is JobState.QUEUED
-        await house.fleet.uncordon(W1)
+        await house.fleet.resume(W1)
         await house.until(lambda: len(worker.submitted) == 2)
         assert not await is_cordoned_on_disk(house, W1)
 

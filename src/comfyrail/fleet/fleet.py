@@ -134,9 +134,6 @@ class Fleet:
         """Give a worker no new jobs, also after a restart; it keeps those that it has."""
         await self._set_cordon(worker_id, is_cordoned=True)
 
-    async def uncordon(self, worker_id: WorkerId) -> None:
-        await self._set_cordon(worker_id, is_cordoned=False)
-
     async def drain(self, worker_id: WorkerId) -> None:
         """Give a worker no new jobs, take back those that have not begun, let it end the others
         and stop it then. One of a pool goes away; another one waits to be resumed, also after a

@@ -32,7 +32,7 @@ def test_an_unknown_driver_is_refused_with_the_nearest_names(wrong: str, right: 
     assert caught.value.code == "UNKNOWN_DRIVER"
     assert all(name in caught.value.message for name in DRIVER_NAMES)
     if right is not None:
-        assert f"Did you mean {right}" in caught.value.message
+        assert f"Did you mean '{right}'" in caught.value.message
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_wrong_setting_is_named(config: Any, code: str, field: str) -> None:
 
 
 def test_an_unknown_setting_is_answered_with_the_nearest_ones() -> None:
-    with pytest.raises(WorkerRefused, match="Did you mean green"):
+    with pytest.raises(WorkerRefused, match="Did you mean 'green'"):
         read_settings(Colours, {"red": 1, "gren": []}, "colours")
 
 

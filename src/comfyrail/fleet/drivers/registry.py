@@ -2,7 +2,6 @@
 installed, and what an optional one needs is an extra of its own.
 """
 
-import difflib
 import importlib
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +9,7 @@ from typing import cast
 
 from comfyrail.errors import WorkerRefused
 from comfyrail.fleet.drivers.interface import Driver
+from comfyrail.workflow.nearest import did_you_mean, nearest_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,10 @@ def _load(home: _Home) -> Driver:
 
 
 def _unknown(name: str) -> WorkerRefused:
-    near = difflib.get_close_matches(name, DRIVER_NAMES, 3, 0.5)
-    advice = f"Did you mean {' or '.join(near)}? " if near else ""
+    near = nearest_names(name, DRIVER_NAMES)
     return WorkerRefused(
-        f"There is no driver '{name[:80]}'. {advice}The drivers are: {', '.join(DRIVER_NAMES)}.",
+        f"There is no driver '{name[:80]}'.{did_you_mean(near)} "
+        f"The drivers are: {', '.join(DRIVER_NAMES)}.",
         code="UNKNOWN_DRIVER",
         details={"driver": name[:80], "nearest": near, "known": list(DRIVER_NAMES)},
     )

@@ -1,6 +1,5 @@
 """Reading the settings of a worker that a person wrote, with errors that name the field."""
 
-import difflib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from comfyrail.errors import WorkerRefused
+from comfyrail.workflow.nearest import did_you_mean, nearest_names
 
 _AT = re.compile(r"^(.*?) - at `(key in )?\$(.*?)`$", re.DOTALL)
 _FIELD = re.compile(r"(unknown|required) field `([^`]*)`")
@@ -63,11 +63,10 @@ def _refused(kind: type[DriverSettings], driver: str, text: str) -> WorkerRefuse
             details={"driver": driver, "field": field},
         )
     known = [each.encode_name for each in msgspec.structs.fields(kind)]
-    near = [] if path else difflib.get_close_matches(field, known, 3, 0.5)
-    advice = f"Did you mean {' or '.join(near)}? " if near else ""
-    which = "" if path else f"{advice}It has: {', '.join(sorted(known))}."
+    near = [] if path else nearest_names(field, known)
+    which = "" if path else f"{did_you_mean(near)} It has: {', '.join(sorted(known))}."
     return WorkerRefused(
-        f"The driver '{driver}' has no setting '{field}'. {which}".rstrip(),
+        f"The driver '{driver}' has no setting '{field}'.{which}",
         code="UNKNOWN_WORKER_SETTING",
         details={"driver": driver, "field": field, "nearest": near, "known": sorted(known)},
     )
