@@ -176,13 +176,14 @@ async def test_worker_that_fails_again_and_again_is_blocked_and_says_why(
     ):
         await up(house, bad)
         job_id = await house.submit(expected=0.1)
-        await house.has_status(W1, WorkerStatus.UNHEALTHY)
+        while house.fleet.view(W1).status is not WorkerStatus.UNHEALTHY:
+            await asyncio.sleep(0)
+        assert house.fleet.schedulable_workers() == [], "from the moment on in which it is blocked"
         view = house.fleet.view(W1)
         assert view.health.state is HealthState.BLOCKED
         assert view.health.until is not None
         assert "no longer knows" in (view.health.cause or "")
         assert "no longer knows" in (view.error or "")
-        assert house.fleet.schedulable_workers() == []
         await up(house, good, "w2")
         job = await house.ended(job_id)
         assert (job.state, job.worker_id) == (JobState.COMPLETED, "w2")

@@ -174,6 +174,8 @@ class Attempts:
             if isinstance(held.session.outcome, Completed):
                 seconds = clock.monotonic() - max(begun, self.idle_since)
             self._note_end(held)
+            if self._health.is_blocked:
+                self._changed()  # at once: the prompt may take its time to go
             if held.session.outcome is not None and ran_out_of_memory(held.session.outcome):
                 await self._free_memory(client)
             await held.session.until_gone()

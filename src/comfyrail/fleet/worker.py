@@ -190,7 +190,7 @@ class LiveWorker:
     def start(self, attempt: Attempt) -> None:
         """Begin an attempt that the scheduler gave it; its end is written by itself."""
         connection = self.life.connection
-        if connection is None or not self.life.is_ready or self.status is WorkerStatus.DRAINING:
+        if connection is None or not self.life.is_ready or self.status not in TRUSTED:
             self.attempts.refuse(attempt.token, "the worker went away before the job began")
         else:
             self.attempts.begin(attempt, connection, adopted=False)
