@@ -180,6 +180,8 @@ class Comfyrail:
 
 
 def server(data: Path, *arguments: str, workers: int = 1, **environment: str) -> Comfyrail:
+    """It gives running jobs no time when it is stopped, unless it is told to."""
+    environment = {"COMFYRAIL_SHUTDOWN_SECONDS": "0", **environment}
     arguments = ("--port", "0", "--workers", str(workers), *arguments)
     return Comfyrail("serve", *arguments, data=data, **environment)
 

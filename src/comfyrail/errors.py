@@ -25,6 +25,8 @@ ComfyrailError
 │   ├── StaleAttempt              a write with a fencing token that is no longer valid
 │   ├── IllegalTransition
 │   └── StoreUnavailable
+│       ├── StorageFull           the disk has no room, or less than is kept in reserve
+│       └── StorageReadOnly
 ├── OutgoingError                 a request to an address that a user chose did not work
 │   ├── AddressRefused            the address may not be asked at all
 │   └── ResponseTooLarge
@@ -192,13 +194,17 @@ class DriverRefused(WorkerError):
 
 
 class PromptRejected(WorkerError):
-    """The worker refused the graph; `body` is its own answer."""
+    """The worker refused the graph; `body` is its own answer, `kept` what a client may see of it
+    where that is too long.
+    """
 
     category: Category = "validation"
     code = "PROMPT_REJECTED"
 
-    def __init__(self, message: str, body: Mapping[str, Any]) -> None:
-        super().__init__(message, details={"worker_reply": dict(body)})
+    def __init__(
+        self, message: str, body: Mapping[str, Any], kept: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(message, details={"worker_reply": dict(body if kept is None else kept)})
         self.body = dict(body)
 
 
@@ -216,6 +222,15 @@ class IllegalTransition(StoreError):
 
 class StoreUnavailable(StoreError):
     code = "STORE_UNAVAILABLE"
+
+
+class StorageFull(StoreUnavailable):
+    category: Category = "resource"
+    code = "STORAGE_FULL"
+
+
+class StorageReadOnly(StoreUnavailable):
+    code = "STORAGE_READ_ONLY"
 
 
 class OutgoingError(ComfyrailError):

@@ -363,7 +363,7 @@ def test_higher_priority_runs_first(running_server: Comfyrail) -> None:
 
 
 def test_job_past_its_timeout_is_stopped(running_server: Comfyrail) -> None:
-    job_id = running_server.submit(slow_picture(60), timeout=0.5)
+    job_id = running_server.submit(slow_picture(60), timeout=0.5, max_retries=0)
     job = running_server.wait_for(job_id, "failed", limit=10)
     assert (job["error"]["category"], job["error"]["code"]) == ("timeout", "EXECUTION_TIMEOUT")
 
@@ -372,8 +372,11 @@ def test_failed_job_names_the_node(running_server: Comfyrail) -> None:
     graph = picture()
     graph["1"] = {"class_type": "LoadImage", "inputs": {"image": "no such file.png"}}
     job = running_server.wait_for(running_server.submit(graph), "failed")
-    assert job["error"]["category"] == "validation"
+    assert job["error"]["code"] == "INPUT_FILE_MISSING"
     assert "no such file.png" in job["error"]["message"]
+    assert job["error"]["details"]["suggested_action"]
+    (attempt,) = job["attempt_history"]
+    assert (attempt["status"], attempt["error"]["code"]) == ("failed", "INPUT_FILE_MISSING")
 
 
 def test_health_and_readiness_tell_the_truth(running_server: Comfyrail) -> None:

@@ -23,6 +23,7 @@ from comfyrail.jobs.events import Event
 from comfyrail.jobs.job import Attempt, Job, NewJob, Output, Usage
 from comfyrail.jobs.needs import job_needs
 from comfyrail.jobs.priority import standing_of
+from comfyrail.jobs.recovery import MAXIMUM_RETRIES
 from comfyrail.results.blobs import LocalBlobStore
 from comfyrail.store.interface import Assignment, Store
 from comfyrail.store.sqlite.store import open_sqlite_store
@@ -91,6 +92,7 @@ class Bench:
         timeout: float = 30,
         graph: Mapping[str, Mapping[str, Any]] = GRAPH,
         expected: float = 30,
+        max_retries: int = MAXIMUM_RETRIES,
     ) -> Attempt:
         """A job whose attempt was just begun in the store."""
         now = self.clock.now()
@@ -105,6 +107,7 @@ class Bench:
             timeout_seconds=timeout,
             expected_seconds=expected,
             submitted_at=now,
+            max_retries=max_retries,
         )
         await self.store.add_job(job)
         assignment = Assignment(job.id, WORKER, new_attempt_token())
@@ -119,8 +122,11 @@ class Bench:
         graph: Mapping[str, Mapping[str, Any]] = GRAPH,
         expected: float = 30,
         account: Account | None = None,
+        max_retries: int = MAXIMUM_RETRIES,
     ) -> Run:
-        attempt = await self.attempt(timeout=timeout, graph=graph, expected=expected)
+        attempt = await self.attempt(
+            timeout=timeout, graph=graph, expected=expected, max_retries=max_retries
+        )
         return self.run(attempt, connection, adopted=False, account=account)
 
     def run(

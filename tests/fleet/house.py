@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,20 @@ from comfyrail.fleet.context import WorkerContext
 from comfyrail.fleet.drivers.static import StaticHost
 from comfyrail.fleet.fleet import Fleet
 from comfyrail.fleet.health import HealthRules
+from comfyrail.fleet.remedies import Mender, NoMender
 from comfyrail.fleet.session import SessionTimes
 from comfyrail.fleet.traits import WorkerTraits
 from comfyrail.fleet.workload import PrefetchRules
 from comfyrail.ids import JobId, TenantId, WorkerId, new_job_id
 from comfyrail.jobs.job import Job, NewJob
-from comfyrail.jobs.needs import job_needs
+from comfyrail.jobs.needs import ModelUse, job_needs
 from comfyrail.jobs.priority import standing_of
+from comfyrail.jobs.recovery import MAXIMUM_RETRIES, RetryRules
 from comfyrail.jobs.states import JobState
 from comfyrail.jobs.workers import WorkerStatus
 from comfyrail.notifications.streams import follow_events
 from comfyrail.results.blobs import LocalBlobStore
+from comfyrail.scheduling.queue_keeper import QueueKeeper
 from comfyrail.scheduling.scheduler import Scheduler
 from comfyrail.store.interface import Store, WorkerRecord
 from comfyrail.store.sqlite.store import open_sqlite_store
@@ -34,8 +37,10 @@ from tests.fleet.scripted_worker import GRAPH, Script, ScriptedWorker
 TENANT = TenantId("t")
 TIMES = SessionTimes(poll_interval=0.3, unreachable_limit=1.0, retry_interval=0.1, stop_limit=0.5)
 
-HEALTH = HealthRules(first_rest=0.1, longest_rest=1.0)
+HEALTH = HealthRules(failures=3, first_rest=0.1, longest_rest=1.0)
 """A worker that fails again and again is soon tried again: one alone must end its jobs."""
+
+RETRIES = RetryRules(delay=0.05)
 
 
 class House:
@@ -69,8 +74,10 @@ class House:
         expected: float = 30.0,
         priority: int = 5,
         labels: Mapping[str, str] | None = None,
+        models: Iterable[ModelUse] = (),
+        max_retries: int = MAXIMUM_RETRIES,
     ) -> JobId:
-        needs = job_needs((node["class_type"] for node in graph.values()), (), labels=labels)
+        needs = job_needs((node["class_type"] for node in graph.values()), models, labels=labels)
         job = NewJob(
             id=new_job_id(),
             tenant=TENANT,
@@ -82,6 +89,7 @@ class House:
             timeout_seconds=timeout,
             expected_seconds=expected,
             submitted_at=self.clock.now(),
+            max_retries=max_retries,
         )
         await self.store.add_job(job)
         return job.id
@@ -115,10 +123,12 @@ async def open_house(
     prefetch: PrefetchRules | None = None,
     health: HealthRules | None = None,
     times: SessionTimes = TIMES,
+    retries: RetryRules = RETRIES,
+    mender: Mender | None = None,
 ) -> AsyncIterator[House]:
     clock = SystemClock()
     async with AsyncExitStack() as stack:
-        store = await open_sqlite_store(folder, clock)
+        store = await open_sqlite_store(folder, clock, retries=retries)
         stack.push_async_callback(store.close)
         http = await stack.enter_async_context(aiohttp.ClientSession())
         catalog = FleetCatalog(store)
@@ -134,10 +144,12 @@ async def open_house(
             15,
             prefetch=prefetch or PrefetchRules(),
             health=health or HEALTH,
+            mender=mender or NoMender(),
         )
         fleet = Fleet(context)
         stack.push_async_callback(fleet.shut_down)
         own(stack, Scheduler(store, fleet, owner, 15, clock).run())
+        own(stack, QueueKeeper(store, clock).run())
         yield House(store, fleet, context, folder)
 
 

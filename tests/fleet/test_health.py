@@ -44,7 +44,8 @@ def clock() -> Clock:
 
 @pytest.fixture
 def health(clock: Clock) -> Health:
-    return Health(HealthRules(first_rest=30, longest_rest=100), clock, W1, Suspects())
+    rules = HealthRules(failures=3, first_rest=30, longest_rest=100)
+    return Health(rules, clock, W1, Suspects())
 
 
 @pytest.fixture
@@ -73,9 +74,12 @@ def fault(category: Any, code: str, message: str = "it failed") -> Failed:
         (fault("execution", "INTERRUPTED"), False),
         (fault("resource", "OUT_OF_MEMORY"), True),
         (fault("resource", "WORKER_DISK_FULL"), True),
-        (fault("execution", "OUTPUT_MISSING"), True),
-        (fault("execution", "WORKER_PROTOCOL_ERROR"), True),
-        (fault("execution", "NODE_FAILED", "CUDA error: device-side assert triggered"), True),
+        (fault("system", "OUTPUT_MISSING"), True),
+        (fault("system", "WORKER_PROTOCOL_ERROR"), True),
+        (fault("system", "DEVICE_FAILED", "CUDA error: device-side assert triggered"), True),
+        (fault("resource", "MODEL_LOAD_FAILED"), False),
+        (fault("resource", "MODEL_MISSING"), False),
+        (fault("resource", "INSUFFICIENT_RESOURCES"), False),
     ],
 )
 def test_only_what_is_the_workers_fault_counts(outcome: Outcome, is_blamed: bool) -> None:
@@ -92,6 +96,39 @@ def test_three_failures_in_a_row_block_a_worker(health: Health) -> None:
     health.note_end(LOST)
     assert health.view().state is HealthState.BLOCKED
     assert health.view().cause == "the process ended"
+
+
+def test_by_default_five_failures_block_a_worker_for_a_minute(clock: Clock) -> None:
+    health = Health(HealthRules(), clock, W1, Suspects())
+    for _ in range(4):
+        health.note_end(LOST)
+    assert (health.view().state, health.fault) == (HealthState.FAILING, None)
+    health.note_end(LOST)
+    assert health.view().state is HealthState.BLOCKED
+    blocked = health.fault
+    assert blocked is not None
+    assert (blocked.code, blocked.retry_after) == ("WORKER_BLOCKED", 60)
+    assert blocked.suggested_action
+
+
+def test_breaker_of_a_worker_is_open_while_it_is_blocked_and_half_open_on_probation(
+    health: Health, clock: Clock
+) -> None:
+    def told() -> tuple[str, int, bool]:
+        (own,) = health.view().breakers
+        assert (own.kind, own.model) == ("inference", None)
+        return own.state, own.failures, own.until is not None
+
+    health.note_end(LOST)
+    assert told() == ("closed", 1, False)
+    for _ in range(2):
+        health.note_end(LOST)
+    assert told() == ("open", 3, True)
+    clock.seconds += 30
+    health.note_probe(None)
+    assert told() == ("half_open", 0, False)
+    health.note_end(DONE)
+    assert told() == ("closed", 0, False)
 
 
 def test_success_makes_a_worker_whole_again(health: Health) -> None:
@@ -170,14 +207,14 @@ async def test_worker_that_fails_again_and_again_is_blocked_and_says_why(
     tmp_path: Path,
 ) -> None:
     async with (
-        open_house(tmp_path, health=HealthRules(first_rest=1000)) as house,
+        open_house(tmp_path, health=HealthRules(failures=3, first_rest=1000)) as house,
         playing(forget) as bad,
         playing(succeed) as good,
     ):
         await up(house, bad)
         job_id = await house.submit(expected=0.1)
-        while house.fleet.view(W1).status is not WorkerStatus.UNHEALTHY:
-            await asyncio.sleep(0)
+        while house.fleet.view(W1).status is not WorkerStatus.UNHEALTHY:  # noqa: ASYNC110
+            await asyncio.sleep(0)  # to see the very moment
         assert house.fleet.schedulable_workers() == [], "from the moment on in which it is blocked"
         view = house.fleet.view(W1)
         assert view.health.state is HealthState.BLOCKED

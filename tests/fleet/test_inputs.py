@@ -264,7 +264,8 @@ async def test_worker_that_does_not_take_a_file_is_a_clear_fault_of_the_job(
     bench.inputs = WorkerInputs(folder, catalog)
     async with playing(succeed) as worker:
         worker.refuse_upload = (status, body)
-        run = await bench.begin(await bench.connect(worker), graph=load("a.PNG"))
+        connection = await bench.connect(worker)
+        run = await bench.begin(connection, graph=load("a.PNG"), max_retries=0)
         job = await bench.end(run)
         assert job.state is JobState.FAILED
         assert job.fault is not None

@@ -197,7 +197,7 @@ async def test_worker_that_ignores_a_cancel_stays_busy_until_it_lets_go(house: H
 async def test_job_that_runs_too_long_is_stopped_and_says_so(house: House) -> None:
     async with playing(silent) as worker:
         await house.add(worker)
-        job = await house.ended(await house.submit(timeout=0.3))
+        job = await house.ended(await house.submit(max_retries=0, timeout=0.3))
         assert job.fault is not None
         assert (job.fault.category, job.fault.code) == ("timeout", "EXECUTION_TIMEOUT")
         assert worker.stopped
@@ -416,7 +416,7 @@ async def test_worker_that_was_frozen_gets_no_job_before_it_has_let_go_of_the_la
         worker.is_frozen = True  # its socket stays open: only the calls get no answer
         await house.in_state(job_id, JobState.QUEUED)
         await house.until(lambda: not house.fleet.view(WorkerId("w1")).current_jobs)
-        assert house.fleet.view(WorkerId("w1")).status is WorkerStatus.BUSY
+        assert house.fleet.view(WorkerId("w1")).status is WorkerStatus.UNHEALTHY
         worker.is_frozen = False
         await house.until(lambda: len(worker.submitted) == 2)
         assert worker.submitted[0] in worker.stopped

@@ -51,7 +51,8 @@ async def test_job_whose_time_is_up_fails_once_though_its_node_is_stuck(
 ) -> None:
     bench.times = SessionTimes()
     connection = await bench.connect(worker)
-    run = await bench.begin(connection, graph=worker.graph("SleepStuck"), timeout=0.5)
+    graph = worker.graph("SleepStuck")
+    run = await bench.begin(connection, graph=graph, timeout=0.5, max_retries=0)
     job = await bench.end(run)
     assert (job.state, job.attempts) == (JobState.FAILED, 1)
     assert job.fault is not None

@@ -137,7 +137,7 @@ async def test_job_that_is_said_to_run_for_ever_fails_when_its_time_is_up(house:
 
     async with playing(script) as worker:
         await house.add(worker)
-        job = await ended_once(house, await house.submit(timeout=0.3))
+        job = await ended_once(house, await house.submit(max_retries=0, timeout=0.3))
         assert job.fault is not None
         assert job.fault.code == "EXECUTION_TIMEOUT"
 
@@ -210,7 +210,7 @@ async def test_history_of_wrong_types_ends_the_job_in_some_right_way(
 
     async with playing(script) as worker:
         await house.add(worker)
-        job = await ended_once(house, await house.submit())
+        job = await ended_once(house, await house.submit(max_retries=0))
         assert job.state in {JobState.COMPLETED, JobState.FAILED}
         if job.state is JobState.FAILED:
             assert job.fault is not None
@@ -345,7 +345,7 @@ async def test_worker_without_memory_or_disk_is_told_from_a_bad_node(
 ) -> None:
     async with playing(failing(kind, message)) as worker:
         await house.add(worker)
-        job = await ended_once(house, await house.submit())
+        job = await ended_once(house, await house.submit(max_retries=0))
         assert job.state is JobState.FAILED
         assert job.fault is not None
         assert (job.fault.category, job.fault.code) == ("resource", code)

@@ -146,7 +146,7 @@ async def test_write_that_fails_leaves_no_trace_in_the_places(
     tmp_path: Path, store: SqliteStore, clock: ManualClock
 ) -> None:
     other = sqlite3.connect(tmp_path / "comfyrail.db", isolation_level=None)
-    store._connection.execute("PRAGMA busy_timeout = 1")
+    store._writer.lock_seconds = 0.0
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailable):
         await store.add_job(new_job(clock))

@@ -104,7 +104,7 @@ async def test_operation_that_the_database_refuses_costs_the_others_nothing(tmp_
 
 async def test_locked_database_is_told_and_forgotten(tmp_path: Path) -> None:
     store = await open_sqlite_store(tmp_path, SystemClock())
-    store._connection.execute("PRAGMA busy_timeout = 50")
+    store._writer.lock_seconds = 0.05
     other = connect(tmp_path)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailable, match="locked"):

@@ -42,15 +42,23 @@ WORKER = WorkerId("w")
 
 
 class ManualClock(SystemClock):
-    """The wall clock stands still unless it is moved."""
+    """Time stands still unless it is moved; the wall clock can be set besides."""
 
     def __init__(self) -> None:
         self.time = Instant(1_800_000_000_000)
+        self.seconds = 1000.0
 
     def now(self) -> Instant:
         return self.time
 
+    def monotonic(self) -> float:
+        return self.seconds
+
     def move(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.set_forward(seconds)
+
+    def set_forward(self, seconds: float) -> None:
         self.time = Instant(self.time + round(seconds * 1000))
 
 

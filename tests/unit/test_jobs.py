@@ -7,7 +7,7 @@ from comfyrail.errors import IllegalTransition
 from comfyrail.ids import JobId, TenantId, WorkerId
 from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.job import Job, Progress
-from comfyrail.jobs.outcome import MAXIMUM_RETRIES, Cancelled, Completed, Failed, Lost, conclude
+from comfyrail.jobs.outcome import Cancelled, Completed, Failed, Lost, conclude
 from comfyrail.jobs.priority import (
     TIER_FACTORS,
     Factors,
@@ -16,6 +16,7 @@ from comfyrail.jobs.priority import (
     expected_time_factor,
     standing_of,
 )
+from comfyrail.jobs.recovery import MAXIMUM_RETRIES
 from comfyrail.jobs.states import JobState, check_transition
 
 

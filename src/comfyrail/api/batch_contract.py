@@ -87,6 +87,7 @@ class BatchRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     priority: int | None = None
     timeout: float = 1800.0
     queue_timeout: float | None = None
+    max_retries: int | None = None
     not_before: datetime | None = None
     labels: dict[str, str] = {}
     execution_config: dict[str, Any] = {}
@@ -208,6 +209,7 @@ def base_of(body: BatchRequest) -> BatchBase:
         labels=body.labels,
         execution_config=body.execution_config,
         not_before=instant_of(body.not_before, "not_before"),
+        max_retries=body.max_retries,
     )
 
 

@@ -11,8 +11,9 @@ from comfyrail.clock import Instant
 from comfyrail.errors import Category, MalformedRequest
 from comfyrail.jobs.events import Event
 from comfyrail.jobs.faults import Fault
-from comfyrail.jobs.job import Job, Output
+from comfyrail.jobs.job import AttemptRecord, Job, Output
 from comfyrail.jobs.node_results import NodeResult
+from comfyrail.jobs.outcome import RETRYING
 from comfyrail.usecases.jobs import JobStatus
 
 
@@ -33,6 +34,8 @@ class ExecuteRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     timeout: float = 1800.0
     queue_timeout: float | None = None
     """Seconds that it may wait; as the server is set up where it is not given."""
+    max_retries: int | None = None
+    """How often it is tried again after a failure; as the server is set up where not given."""
     not_before: datetime | None = None
     """It does not start before then; with a time zone."""
     labels: dict[str, str] = {}
@@ -102,8 +105,26 @@ class ExecutionResult(msgspec.Struct, kw_only=True):
     outputs: list[OutputBody]
 
 
+class AttemptBody(msgspec.Struct, kw_only=True):
+    """One try. `cause`: why it was lost; `error`: how it failed; `recovery`: how the job was tried
+    again after it, `retry_delay` seconds later.
+    """
+
+    attempt: int
+    worker_id: str
+    status: str
+    started_at: datetime
+    ended_at: datetime | None
+    cause: str | None
+    error: ExecutionError | None
+    recovery: str | None
+    retry_delay: float | None
+
+
 class Execution(msgspec.Struct, kw_only=True):
-    """A job. `queue_position` and `predicted_wait` while queued, `result` at the end."""
+    """A job. `queue_position` and `predicted_wait` while queued, `result` at the end; `retry_at`
+    while it waits to be tried again. Lists have no `attempt_history`.
+    """
 
     execution_id: str
     status: str
@@ -130,6 +151,9 @@ class Execution(msgspec.Struct, kw_only=True):
     timeout: float
     attempts: int
     retries: int
+    max_retries: int
+    retry_at: datetime | None
+    attempt_history: list[AttemptBody] | None
     worker_id: str | None
     cancel_requested: bool
     result: ExecutionResult | None
@@ -234,6 +258,9 @@ def execution_body(job: Job, status: JobStatus | None = None) -> Execution:
         timeout=job.timeout_seconds,
         attempts=job.attempts,
         retries=job.retries,
+        max_retries=job.max_retries,
+        retry_at=time_of(job.held_until) if job.reason == RETRYING else None,
+        attempt_history=[_attempt_body(each) for each in status.attempts] if status else None,
         worker_id=job.worker_id,
         cancel_requested=job.cancel_requested,
         result=ExecutionResult(outputs=outputs) if shows_result else None,
@@ -281,6 +308,20 @@ def event_body(event: Event) -> EventBody:
         type=event.type,
         timestamp=moment(event.at),
         data=event.data,
+    )
+
+
+def _attempt_body(attempt: AttemptRecord) -> AttemptBody:
+    return AttemptBody(
+        attempt=attempt.number,
+        worker_id=attempt.worker_id,
+        status=attempt.state,
+        started_at=moment(attempt.started_at),
+        ended_at=time_of(attempt.ended_at),
+        cause=attempt.cause,
+        error=_error_body(attempt.fault) if attempt.fault else None,
+        recovery=attempt.recovery,
+        retry_delay=rounded(attempt.retry_delay),
     )
 
 

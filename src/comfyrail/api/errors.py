@@ -28,6 +28,7 @@ STATUS_OF: tuple[tuple[type[errors.ComfyrailError], int], ...] = (
     (errors.RangeNotSatisfiable, 416),
     (errors.RequestError, 422),
     (errors.WorkerError, 502),
+    (errors.StorageFull, 507),
     (errors.StoreUnavailable, 503),
     (errors.NotReady, 503),
     (errors.ComfyrailError, 500),

@@ -69,6 +69,7 @@ async def execute(request: Request) -> Response:
             body.labels,
             instant_of(body.not_before, "not_before"),
             body.queue_timeout,
+            body.max_retries,
             body.queue_class == "batch",
             idempotency_key(request, content),
         ),

@@ -37,14 +37,17 @@ class Guard:
         host, origin, given = _origin_headers(scope)
         request_id = given if _REQUEST_ID.fullmatch(given) else new_request_id()
         scope["request_id"] = request_id
-        started = False
+        started = is_open_stream = False
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal started
+            nonlocal started, is_open_stream
             if message["type"] in {"http.response.start", "websocket.http.response.start"}:
                 started = True
+                is_open_stream = _is_event_stream(message)
                 own = (b"x-request-id", request_id.encode())
                 message["headers"] = [*message["headers"], *SECURITY_HEADERS, own]
+            elif is_open_stream:
+                is_open_stream = bool(message.get("more_body"))
             await send(message)
 
         refusal = refuse_foreign(host, origin)
@@ -53,6 +56,9 @@ class Guard:
             return
         try:
             await self._app(scope, receive, send_with_headers)
+            if is_open_stream:
+                # A server that stops breaks its streams off; they are to end as others do.
+                await send({"type": "http.response.body", "body": b""})
         except Exception:
             log.exception("request_failed", request_id=request_id, path=scope["path"])
             if started or scope["type"] == "websocket":
@@ -71,6 +77,13 @@ def _origin_headers(scope: Scope) -> tuple[str, str | None, str]:
         elif name == b"x-request-id":
             request_id = value.decode("latin-1")
     return host, origin, request_id
+
+
+def _is_event_stream(message: Message) -> bool:
+    return any(
+        name.lower() == b"content-type" and value.startswith(b"text/event-stream")
+        for name, value in message["headers"]
+    )
 
 
 def refuse_foreign(host: str, origin: str | None) -> ForbiddenOrigin | None:

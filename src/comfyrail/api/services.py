@@ -14,6 +14,7 @@ from comfyrail.usecases.library import Library
 from comfyrail.usecases.nodes import NodeTypes
 from comfyrail.usecases.plan import PlanWorkflow
 from comfyrail.usecases.queue import Queue
+from comfyrail.usecases.shutdown import Shutdown
 from comfyrail.usecases.submit import SubmitWorkflow
 from comfyrail.usecases.validate import ValidateWorkflow
 from comfyrail.usecases.workers import Workers
@@ -33,6 +34,7 @@ class Services:
     workers: Workers
     library: Library
     check_readiness: CheckReadiness
+    shutdown: Shutdown
 
 
 def services_of(connection: HTTPConnection) -> Services:

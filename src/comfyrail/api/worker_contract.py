@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 
 from comfyrail.api.contract import moment, time_of
-from comfyrail.errors import MalformedRequest
+from comfyrail.errors import MalformedRequest, WorkerError
+from comfyrail.fleet.classification import classify_worker_error
 from comfyrail.fleet.figures import FleetFigures, PoolFigures, PoolStanding
+from comfyrail.fleet.model_breakers import BreakerView
 from comfyrail.fleet.view import WorkerView
 from comfyrail.usecases.workers import NewWorker
 
@@ -21,6 +23,32 @@ class AddWorkerRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
     config: dict[str, Any] = {}
     name: str | None = None
     labels: dict[str, str] = {}
+
+
+class BreakerBody(msgspec.Struct, kw_only=True):
+    """What keeps jobs away from a worker that fails: all of them (`inference`), or those with one
+    `model` that does not load there (`model_loading`). `state` is closed, open or half_open;
+    `until`: when the next try is made.
+    """
+
+    kind: str
+    model: str | None
+    state: str
+    failures: int
+    cause: str | None
+    until: datetime | None
+
+
+class WorkerErrorBody(msgspec.Struct, kw_only=True):
+    """What is wrong with a worker, and what to do about it. `retry_after`: seconds until it is
+    tried again by itself.
+    """
+
+    category: str
+    code: str
+    message: str
+    suggested_action: str | None
+    retry_after: float | None
 
 
 class WorkerBody(msgspec.Struct, kw_only=True):
@@ -44,6 +72,8 @@ class WorkerBody(msgspec.Struct, kw_only=True):
     added_at: datetime
     last_active_at: datetime | None
     error: str | None
+    error_detail: WorkerErrorBody | None
+    breakers: list[BreakerBody]
 
 
 class WorkerList(msgspec.Struct, kw_only=True):
@@ -124,6 +154,34 @@ def worker_body(view: WorkerView) -> WorkerBody:
         added_at=moment(view.added_at),
         last_active_at=time_of(view.last_active_at),
         error=view.error,
+        error_detail=_error_detail(view),
+        breakers=[_breaker_body(each) for each in view.health.breakers],
+    )
+
+
+def _error_detail(view: WorkerView) -> WorkerErrorBody | None:
+    fault = view.error_detail
+    if fault is None:
+        if view.error is None:
+            return None
+        fault = classify_worker_error(WorkerError(view.error)).fault
+    return WorkerErrorBody(
+        category=fault.category,
+        code=fault.code,
+        message=fault.message,
+        suggested_action=fault.suggested_action,
+        retry_after=fault.retry_after,
+    )
+
+
+def _breaker_body(view: BreakerView) -> BreakerBody:
+    return BreakerBody(
+        kind=view.kind,
+        model=view.model,
+        state=view.state,
+        failures=view.failures,
+        cause=view.cause,
+        until=time_of(view.until),
     )
 
 

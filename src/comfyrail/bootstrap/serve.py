@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import gc
 import importlib
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -14,6 +16,7 @@ from starlette.types import ASGIApp
 from comfyrail.api.app import create_app
 from comfyrail.bootstrap.settings import Settings
 from comfyrail.bootstrap.wiring import running_server
+from comfyrail.errors import ConfigurationError, StoreUnavailable
 from comfyrail.process import (
     announce_url,
     call_when_parent_ends,
@@ -21,6 +24,7 @@ from comfyrail.process import (
     listen,
     url_of,
 )
+from comfyrail.usecases.shutdown import Shutdown
 
 log = structlog.get_logger(__name__)
 
@@ -36,6 +40,8 @@ def serve(settings: Settings, *, announce: bool = False, exit_with_parent: bool 
         asyncio.Runner(loop_factory=_loop_factory()) as runner,
     ):
         runner.run(_serve(settings, listener, announce, exit_with_parent))
+    # The interpreter would look through all objects for rubbish once more: half a second.
+    gc.freeze()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -49,14 +55,49 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 async def _serve(
     settings: Settings, listener: socket.socket, announce: bool, exit_with_parent: bool
 ) -> None:
-    async with running_server(settings) as services:
-        await _answer(create_app(services), listener, announce, exit_with_parent)
+    stop = _StopRequests()
+    if exit_with_parent:
+        call_when_parent_ends(stop.at_once_from_any_thread)
+    try:
+        async with running_server(settings) as services:
+            stop.has_started()
+            server = _Server(_http_config(create_app(services)), url_of(listener), announce)
+            ending = asyncio.create_task(
+                _end_when_asked(server, stop, services.shutdown, settings.shutdown_seconds),
+                name="ending",
+            )
+            try:
+                await server.serve(sockets=[listener])
+            finally:
+                ending.cancel()
+                await asyncio.gather(ending, return_exceptions=True)
+            log.info("stopping")
+    except asyncio.CancelledError:
+        if not stop.has_broken_off_the_start():
+            raise
+        log.info("stopped_before_it_was_ready")
+    except StoreUnavailable as error:
+        if stop.is_starting:
+            raise ConfigurationError(
+                f"The server cannot start. {error.message}", code=error.code
+            ) from error
+        raise
 
 
-async def _answer(
-    app: ASGIApp, listener: socket.socket, announce: bool, exit_with_parent: bool
+async def _end_when_asked(
+    server: "_Server", stop: "_StopRequests", shutdown: Shutdown, limit: float
 ) -> None:
-    config = uvicorn.Config(
+    """Serve on while jobs end; then close all streams and requests."""
+    await stop.asked.wait()
+    stop.hurry = shutdown.hurry
+    try:
+        await shutdown.drain(0.0 if stop.is_urgent else limit)
+    finally:
+        server.handle_exit(signal.SIGTERM, None)
+
+
+def _http_config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         log_config=None,
         log_level="critical",
@@ -67,14 +108,55 @@ async def _answer(
         server_header=False,
         proxy_headers=False,
     )
-    server = _Server(config, url_of(listener), announce=announce)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, server.handle_exit, number, None)
-    if exit_with_parent:
-        call_when_parent_ends(lambda: setattr(server, "should_exit", True))
-    await server.serve(sockets=[listener])
-    log.info("stopping")
+
+
+class _StopRequests:
+    """What signals ask for: the first one that jobs end and the server stops, the second one that
+    it stops at once, the third one ends the process. During the start the first one breaks it off.
+    """
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.is_starting = True
+        self.is_urgent = False
+        self.hurry: Callable[[], None] = lambda: None
+        self._was_broken_off = False
+        self._loop = asyncio.get_running_loop()
+        self._starting = asyncio.current_task()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._loop.add_signal_handler(number, self._take, number)
+
+    def has_started(self) -> None:
+        self.is_starting = False
+
+    def has_broken_off_the_start(self) -> bool:
+        """Whether the start was cancelled from here; it counts as cancelled no longer then."""
+        if self._was_broken_off and self._starting is not None:
+            self._starting.uncancel()
+        return self._was_broken_off
+
+    def at_once_from_any_thread(self) -> None:
+        self._loop.call_soon_threadsafe(self._at_once)
+
+    def _take(self, number: int) -> None:
+        if self.is_urgent or self._was_broken_off:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        elif self.asked.is_set():
+            self._at_once()
+        else:
+            self._ask()
+
+    def _at_once(self) -> None:
+        self.is_urgent = True
+        self.hurry()
+        self._ask()
+
+    def _ask(self) -> None:
+        self.asked.set()
+        if self.is_starting and self._starting is not None and not self._was_broken_off:
+            self._was_broken_off = True
+            self._starting.cancel()
 
 
 class _Server(uvicorn.Server):
@@ -84,7 +166,7 @@ class _Server(uvicorn.Server):
     the store is closed.
     """
 
-    def __init__(self, config: uvicorn.Config, url: str, *, announce: bool) -> None:
+    def __init__(self, config: uvicorn.Config, url: str, announce: bool) -> None:
         super().__init__(config)
         self._url = url
         self._announce = announce

@@ -18,6 +18,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from comfyrail.errors import ConfigurationError
+from comfyrail.jobs.recovery import MAXIMUM_RETRIES, MOST_RETRIES
 from comfyrail.store.interface import DEFAULT_LEASE_SECONDS
 from comfyrail.validation.policy import CONTENT_TYPES
 from comfyrail.workflow.nearest import did_you_mean, nearest_names
@@ -115,6 +116,8 @@ class Settings(PolicySettings, BaseSettings):
     fleet: Path | None = None
     lease_seconds: float = Field(DEFAULT_LEASE_SECONDS, gt=0.2, le=3600)
     queue_timeout: float = Field(1800.0, ge=0, le=30 * 86400, allow_inf_nan=False)
+    max_retries: int = Field(MAXIMUM_RETRIES, ge=0, le=MOST_RETRIES)
+    retry_delay: float = Field(10.0, ge=0, le=3600, allow_inf_nan=False)
     tenant_concurrency: Limit = 0
     wait_high: Wait = 30.0
     wait_medium: Wait = 120.0
@@ -129,6 +132,8 @@ class Settings(PolicySettings, BaseSettings):
     policy: Path | None = None
     check_urls: bool = True
     gpu_rates: Rates = Field(default_factory=dict)
+    min_free_bytes: Limit = 64 << 20
+    shutdown_seconds: float = Field(10.0, ge=0, le=3600, allow_inf_nan=False)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_json: bool | None = None
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import aiohttp
 
@@ -11,6 +11,7 @@ from comfyrail.access.principal import LOCAL_USER
 from comfyrail.api.services import Services
 from comfyrail.bootstrap.policy import cost_rates, read_policies
 from comfyrail.bootstrap.settings import Settings
+from comfyrail.bootstrap.storage import hold_while_in_trouble
 from comfyrail.bootstrap.workforce import agents_welcome, open_workforce
 from comfyrail.clock import SystemClock
 from comfyrail.fleet.catalogs import FleetCatalog
@@ -22,15 +23,18 @@ from comfyrail.fleet.session import SessionTimes
 from comfyrail.fleet.workload import PrefetchRules
 from comfyrail.ids import new_uuid
 from comfyrail.jobs.priority import WaitTargets
+from comfyrail.jobs.recovery import RetryRules
 from comfyrail.library.library import WorkflowLibrary
 from comfyrail.network.outgoing import OutgoingHttp
 from comfyrail.network.probe import HttpUrlProbe
 from comfyrail.results.blobs import LocalBlobStore
+from comfyrail.results.sweeper import BlobSweeper
 from comfyrail.scheduling.autoscaler import Autoscaler
 from comfyrail.scheduling.placement import PlacementRules
 from comfyrail.scheduling.queue_keeper import QueueKeeper
 from comfyrail.scheduling.scheduler import Scheduler
-from comfyrail.store.sqlite.store import open_sqlite_store
+from comfyrail.store.sqlite.store import SqliteStore, open_sqlite_store
+from comfyrail.store.storage_watch import StorageWatch
 from comfyrail.usecases.analysts import CurrentAnalyst
 from comfyrail.usecases.batch_jobs import BatchJobs
 from comfyrail.usecases.batch_searches import BatchSearches
@@ -42,9 +46,11 @@ from comfyrail.usecases.figures import Figures
 from comfyrail.usecases.health import CheckReadiness
 from comfyrail.usecases.jobs import Jobs
 from comfyrail.usecases.library import Library
+from comfyrail.usecases.mend import MendWorkflow
 from comfyrail.usecases.nodes import NodeTypes
 from comfyrail.usecases.plan import PlanWorkflow
 from comfyrail.usecases.queue import Queue
+from comfyrail.usecases.shutdown import Shutdown, hand_over
 from comfyrail.usecases.standing import Standings
 from comfyrail.usecases.submit import SubmitWorkflow
 from comfyrail.usecases.validate import ValidateWorkflow
@@ -60,9 +66,10 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
     clock = SystemClock()
     owner = new_uuid()
     async with AsyncExitStack() as stack:
-        store = await open_sqlite_store(settings.data, clock, settings.lease_seconds)
+        retries = RetryRules(settings.max_retries, settings.retry_delay)
+        store = await open_sqlite_store(settings.data, clock, settings.lease_seconds, retries)
         stack.push_async_callback(store.close)
-        blobs = LocalBlobStore(settings.data / BLOB_FOLDER)
+        storage, blobs = _open_storage(settings, store)
         workflows = WorkflowLibrary(settings.data, LOCAL_USER.tenant)
         stack.callback(workflows.close)
         http = await stack.enter_async_context(
@@ -72,10 +79,9 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
         await catalog.load()
         analyst = CurrentAnalyst(lambda: catalog.merged, catalog.model_sizes)
         estimates = Estimates(store, clock, cost_rates(settings), analyst)
-        times = SessionTimes(
-            poll_interval=settings.poll_seconds, unreachable_limit=settings.lease_seconds
-        )
         previews = Previews()
+        mender = MendWorkflow()
+        stack.push_async_callback(hand_over, store, owner, settings.lease_seconds)
         fleet = Fleet(
             WorkerContext(
                 store=store,
@@ -83,27 +89,27 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
                 sink=blobs,
                 http=http,
                 clock=clock,
-                times=times,
                 owner=owner,
-                lease_seconds=settings.lease_seconds,
                 accounts=estimates,
-                input_folder=settings.data / INPUT_FOLDER,
                 previews=previews,
-                prefetch=PrefetchRules(settings.prefetch_seconds, max(1, settings.prefetch_jobs)),
+                mender=mender,
+                **_fleet_rules(settings),
             )
         )
         stack.push_async_callback(fleet.shut_down)
         workforce = await open_workforce(settings, store, fleet, http, clock)
         stack.push_async_callback(workforce.pools.close)
         await stack.enter_async_context(agents_welcome(settings, workforce.agents))
-        targets = WaitTargets(
-            settings.wait_high, settings.wait_medium, settings.wait_low, settings.wait_batch
-        )
+        targets = _targets(settings)
         rules = PlacementRules(default_limit=settings.tenant_concurrency or None)
         scheduler = Scheduler(
             store, fleet, owner, settings.lease_seconds, clock, rules=rules, targets=targets
         )
+        shutdown = Shutdown(scheduler, fleet, store, clock)
         waits = WaitForecast(fleet.schedulable_workers, clock)
+        await hold_while_in_trouble(storage, scheduler, waits)
+        _run(stack, storage, "storage-watch")
+        _run(stack, BlobSweeper(blobs, store), "blob-sweeper")
         waits.state = await store.queue_state()
         store.figures.predict_wait = waits.predict
         _run(stack, scheduler, "scheduler")
@@ -118,8 +124,17 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
         outgoing = await stack.enter_async_context(OutgoingHttp())
         probe = HttpUrlProbe(outgoing) if settings.check_urls else None
         checks = WorkflowChecks(fleet, library, estimates, read_policies(settings), probe)
+        mender.checks = checks
         submit = SubmitWorkflow(
-            store, clock, checks, estimates, standings, waits, settings.queue_timeout
+            store,
+            clock,
+            checks,
+            estimates,
+            standings,
+            waits,
+            settings.queue_timeout,
+            settings.max_retries,
+            refuse_new_work=storage.refuse_new_work,
         )
         batch_jobs = BatchJobs(submit)
         _run(stack, BatchSearches(store, batch_jobs, blobs), "batch-searches")
@@ -135,8 +150,35 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
             queue=queue,
             workers=workforce.workers,
             library=library,
-            check_readiness=CheckReadiness(store, fleet, workforce.pools),
+            check_readiness=CheckReadiness(
+                store, fleet, workforce.pools, (shutdown.refuse, storage.refuse_new_work)
+            ),
+            shutdown=shutdown,
         )
+
+
+def _open_storage(settings: Settings, store: SqliteStore) -> tuple[StorageWatch, LocalBlobStore]:
+    folder = settings.data / BLOB_FOLDER
+    storage = StorageWatch((settings.data, folder), settings.min_free_bytes, store.signals)
+    return storage, LocalBlobStore(folder, storage.doubt)
+
+
+def _fleet_rules(settings: Settings) -> dict[str, Any]:
+    """What the settings say of how workers are used."""
+    return {
+        "times": SessionTimes(
+            poll_interval=settings.poll_seconds, unreachable_limit=settings.lease_seconds
+        ),
+        "lease_seconds": settings.lease_seconds,
+        "input_folder": settings.data / INPUT_FOLDER,
+        "prefetch": PrefetchRules(settings.prefetch_seconds, max(1, settings.prefetch_jobs)),
+    }
+
+
+def _targets(settings: Settings) -> WaitTargets:
+    return WaitTargets(
+        settings.wait_high, settings.wait_medium, settings.wait_low, settings.wait_batch
+    )
 
 
 class _Loop(Protocol):

@@ -18,7 +18,15 @@ PLANS = ("items", "grid", "variants", "search")
 FIELDS = (
     *PLANS,
     *("name", "workflow", "workflow_id", "input_params", "auto_fix", "optimize", "priority"),
-    *("timeout", "queue_timeout", "not_before", "labels", "execution_config", "stop_on_error"),
+    *(
+        "timeout",
+        "queue_timeout",
+        "max_retries",
+        "not_before",
+        "labels",
+        "execution_config",
+        "stop_on_error",
+    ),
     "seeds",
 )
 SEED_NAMES = ("seed", "noise_seed")

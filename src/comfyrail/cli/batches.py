@@ -15,6 +15,7 @@ from comfyrail.cli.options import (
 )
 from comfyrail.cli.queue_options import (
     LabelOption,
+    MaxRetriesOption,
     NotBeforeOption,
     QueueTimeoutOption,
     check_priority,
@@ -87,6 +88,7 @@ def submit_batch(
     ] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds that each job may run.")] = None,
     queue_timeout: QueueTimeoutOption = None,
+    max_retries: MaxRetriesOption = None,
     not_before: NotBeforeOption = None,
     label: LabelOption = None,
     stop_on_error: Annotated[
@@ -113,7 +115,7 @@ def submit_batch(
         "stop_on_error": stop_on_error or None,
         "auto_fix": auto_fix or None,
         "optimize": optimize or None,
-        **queue_wishes(label or (), not_before, queue_timeout),
+        **queue_wishes(label or (), not_before, queue_timeout, max_retries),
     }
     request = batch_runs.BatchRun(
         file=file,

@@ -14,6 +14,7 @@ from comfyrail.cli.exits import WRONG_USE, call_server, explain_and_exit
 from comfyrail.cli.tables import add_row, ago, coloured, new_table, print_table
 from comfyrail.cli.terminal import out, plain, say
 from comfyrail.client import ComfyrailClient, FleetFigures, Pool, QueueReport, Worker
+from comfyrail.client.fleet import Breaker
 
 Result = TypeVar("Result")
 
@@ -63,12 +64,57 @@ def show_workers(server: str) -> None:
         out.print(Text(plain(trouble), "yellow"), soft_wrap=True)
 
 
+def show_worker(server: str, worker_id: str) -> None:
+    worker = _with_client(server, lambda client: client.fleet.worker(worker_id))
+    say(f"{worker.worker_id} is", _status(worker).append(f", by {worker.driver}."))
+    for name, value in (
+        ("Pool", worker.pool),
+        ("Address", worker.endpoint),
+        ("Device", worker.device),
+        ("Labels", ", ".join(f"{key}={text}" for key, text in worker.labels.items())),
+        ("Node types", str(worker.node_types)),
+        ("Models in memory", ", ".join(worker.cached_models)),
+        ("Running", ", ".join(worker.current_jobs)),
+    ):
+        if value:
+            say(f"{name}: {value}")
+    _print_trouble(worker)
+    _print_breakers(worker.breakers)
+
+
+def _print_trouble(worker: Worker) -> None:
+    if not worker.error:
+        return
+    out.print(Text(plain(worker.error), "yellow"), soft_wrap=True)
+    if worker.error_detail is not None and worker.error_detail.suggested_action:
+        say(f"What to do: {worker.error_detail.suggested_action}")
+
+
+def _print_breakers(breakers: list[Breaker]) -> None:
+    table = new_table("Fails", "Breaker", "Failures", "Next try", "Why")
+    failing = [each for each in breakers if each.failures or each.state != "closed"]
+    for each in failing:
+        add_row(
+            table,
+            "all jobs" if each.model is None else f"model {each.model}",
+            each.state.replace("_", " "),
+            str(each.failures),
+            "" if each.until is None else f"in {_seconds_until(each.until)} s",
+            each.cause or "",
+        )
+    if failing:
+        print_table(table)
+
+
 def _trouble_of(pool: Pool) -> str:
     text = f"pool {pool.pool}: {pool.error}"
     if pool.rests_until is None:
         return text
-    seconds = max(0, round((pool.rests_until - datetime.now(UTC)).total_seconds()))
-    return f"{text} Tried again in {seconds} s."
+    return f"{text} Tried again in {_seconds_until(pool.rests_until)} s."
+
+
+def _seconds_until(moment: datetime) -> int:
+    return max(0, round((moment - datetime.now(UTC)).total_seconds()))
 
 
 def add_worker(server: str, request: AddRequest) -> None:

@@ -6,7 +6,7 @@ from comfyrail.cli.exits import call_server
 from comfyrail.cli.tables import add_row, ago, coloured, new_table, print_table
 from comfyrail.cli.terminal import line, plain, say
 from comfyrail.cli.waiting import reason_to_wait
-from comfyrail.client import ComfyrailClient, Execution, NodeResult
+from comfyrail.client import AttemptOfJob, ComfyrailClient, Execution, NodeResult
 
 
 def show_jobs(server: str, status: str | None, limit: int) -> None:
@@ -103,12 +103,28 @@ def _describe(job: Execution, server: str) -> None:
         rows.append(("Reason", job.reason))
     if job.error is not None:
         rows.append(("Error", Text(plain(job.error.message))))
+    if len(job.attempt_history or ()) > 1:
+        rows += [("Attempt", _describe_attempt(each)) for each in job.attempt_history or ()]
     rows += [
         ("Output", Text(f"{line(output.filename)}  {line(server + output.url)}"))
         for output in (job.result.outputs if job.result else ())
     ]
     for name, value in rows:
         say(Text(f"{name:<9}"), value)
+
+
+def _describe_attempt(attempt: AttemptOfJob) -> Text:
+    parts: list[str | Text] = [
+        f"{attempt.attempt} on {attempt.worker_id}: ",
+        coloured(attempt.status),
+    ]
+    failure = attempt.error.message if attempt.error else attempt.cause
+    if failure:
+        parts.append(f" ({line(failure)})")
+    if attempt.recovery:
+        delay = f" after {attempt.retry_delay:g} s" if attempt.retry_delay else ""
+        parts.append(f", then tried again by {attempt.recovery}{delay}")
+    return Text.assemble(*parts)
 
 
 def _took(job: Execution) -> str:

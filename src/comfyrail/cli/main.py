@@ -32,6 +32,7 @@ with quiet_interrupts():
     from comfyrail.cli.queue import queue_app
     from comfyrail.cli.queue_options import (
         LabelOption,
+        MaxRetriesOption,
         NotBeforeOption,
         QueueTimeoutOption,
         check_priority,
@@ -336,6 +337,7 @@ def run(
     ] = False,
     timeout: Annotated[float, typer.Option(help="Seconds the job may run.")] = 1800.0,
     queue_timeout: QueueTimeoutOption = None,
+    max_retries: MaxRetriesOption = None,
     not_before: NotBeforeOption = None,
     label: LabelOption = None,
     auto_fix: AutoFixOption = False,
@@ -350,7 +352,7 @@ def run(
         "auto_fix": auto_fix,
         "optimize": optimize,
         **({"queue_class": "batch"} if batch else {}),
-        **queue_wishes(label or (), not_before, queue_timeout),
+        **queue_wishes(label or (), not_before, queue_timeout, max_retries),
     }
     run_workflow(RunRequest(file, tuple(set_ or ()), server, output, options))
 

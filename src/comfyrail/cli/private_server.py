@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import sys
 import tempfile
 from asyncio.subprocess import PIPE, Process
@@ -29,6 +30,7 @@ async def private_server(workers: int = 1) -> AsyncIterator[str]:
                 sys.executable, "-m", "comfyrail", "serve", "--port", "0", "--data", folder,
                 "--workers", str(workers), "--announce", "--exit-with-parent",
                 stdin=PIPE, stdout=PIPE, stderr=log_file, start_new_session=True,
+                env={**os.environ, "COMFYRAIL_SHUTDOWN_SECONDS": "0"},
             )
             # fmt: on
         try:

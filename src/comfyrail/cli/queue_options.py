@@ -11,6 +11,7 @@ from comfyrail.cli.exits import WRONG_USE, explain_and_exit
 
 LOWEST_PRIORITY = 1
 HIGHEST_PRIORITY = 10
+MOST_RETRIES = 10
 
 
 def check_priority(priority: int | None) -> int | None:
@@ -26,6 +27,12 @@ def _check_seconds(seconds: float | None) -> float | None:
     if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
         raise typer.BadParameter(f"it takes seconds, more than 0, not {seconds:g}.")
     return seconds
+
+
+def _check_retries(retries: int | None) -> int | None:
+    if retries is not None and not 0 <= retries <= MOST_RETRIES:
+        raise typer.BadParameter(f"it takes 0 to {MOST_RETRIES}, not {retries}.")
+    return retries
 
 
 LabelOption = Annotated[
@@ -47,10 +54,21 @@ QueueTimeoutOption = Annotated[
         help="Seconds to wait in the queue at most (default: as the server is set up).",
     ),
 ]
+MaxRetriesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-retries",
+        callback=_check_retries,
+        help="How often to try again after a failure, 0 to 10 (default: as the server is set up).",
+    ),
+]
 
 
 def queue_wishes(
-    labels: Sequence[str], not_before: str | None, queue_timeout: float | None
+    labels: Sequence[str],
+    not_before: str | None,
+    queue_timeout: float | None,
+    max_retries: int | None = None,
 ) -> dict[str, Any]:
     """What was given of these options, as the API names it."""
     wishes: dict[str, Any] = {}
@@ -60,6 +78,8 @@ def queue_wishes(
         wishes["not_before"] = read_moment(not_before)
     if queue_timeout is not None:
         wishes["queue_timeout"] = queue_timeout
+    if max_retries is not None:
+        wishes["max_retries"] = max_retries
     return wishes
 
 

@@ -32,6 +32,16 @@ def list_workers(context: typer.Context, server: SameServerOption = None) -> Non
     fleet.show_workers(server or context.obj)
 
 
+@workers_app.command("show")
+def show_worker(
+    context: typer.Context, worker_id: WorkerArgument, server: SameServerOption = None
+) -> None:
+    """Show one worker: what is wrong with it, and which models fail to load there."""
+    from comfyrail.cli import fleet
+
+    fleet.show_worker(server or context.obj, worker_id)
+
+
 @workers_app.command("add")
 def add_worker(
     context: typer.Context,

@@ -11,6 +11,7 @@ from comfyrail.client.checks import (
     WorkerPlan,
 )
 from comfyrail.client.client import (
+    AttemptOfJob,
     ComfyrailClient,
     Event,
     Execution,
@@ -36,6 +37,7 @@ from comfyrail.client.library import (
 
 __all__ = [
     "UNCHANGED",
+    "AttemptOfJob",
     "ComfyrailClient",
     "DeclaredInput",
     "Event",

@@ -125,8 +125,8 @@ class Batches:
         """Submit many jobs: exactly one of items, grid, variants and search.
 
         A text is the name of a workflow in the library; None where every variant has its own.
-        Options: name, stop_on_error, seeds, priority, timeout, queue_timeout, not_before, labels,
-        auto_fix, optimize, execution_config.
+        Options: name, stop_on_error, seeds, priority, timeout, queue_timeout, max_retries,
+        not_before, labels, auto_fix, optimize, execution_config.
         """
         plans = {"items": items, "grid": grid, "variants": variants, "search": search}
         body: dict[str, Any] = {name: plan for name, plan in plans.items() if plan is not None}

@@ -69,6 +69,22 @@ class ExecutionFailure(msgspec.Struct):
     details: dict[str, Any]
 
 
+class AttemptOfJob(msgspec.Struct):
+    """One try of a job. `cause`: why it was lost; `error`: how it failed; `recovery`: how it was
+    tried again after that.
+    """
+
+    attempt: int
+    worker_id: str
+    status: str
+    started_at: datetime
+    ended_at: datetime | None
+    cause: str | None
+    error: ExecutionFailure | None
+    recovery: str | None
+    retry_delay: float | None
+
+
 class Execution(msgspec.Struct):
     execution_id: str
     status: str
@@ -96,6 +112,11 @@ class Execution(msgspec.Struct):
     """Why a queued job does not start, where that is not merely its turn."""
     not_before: datetime | None = None
     batch_id: str | None = None
+    retries: int = 0
+    max_retries: int = 3
+    retry_at: datetime | None = None
+    """When a job that has failed is tried again."""
+    attempt_history: list[AttemptOfJob] | None = None
 
     @property
     def is_final(self) -> bool:
@@ -184,8 +205,8 @@ class ComfyrailClient:
         """Submit a workflow; returns the execution's id.
 
         A text is the name of a workflow in the library, `name` or `name@version`. Options:
-        auto_fix, optimize, priority, queue_class, timeout, queue_timeout, not_before, labels,
-        execution_config.
+        auto_fix, optimize, priority, queue_class, timeout, queue_timeout, max_retries,
+        not_before, labels, execution_config.
         """
         return (await self.submit(workflow, input_params, **options)).execution_id
 

@@ -13,6 +13,25 @@ from comfyrail.client.paths import quoted
 Reply = TypeVar("Reply")
 
 
+class Breaker(msgspec.Struct):
+    """What keeps jobs away from a worker: all (`inference`), or those with one `model`."""
+
+    kind: str
+    state: str
+    failures: int
+    model: str | None = None
+    cause: str | None = None
+    until: datetime | None = None
+
+
+class WorkerTrouble(msgspec.Struct):
+    category: str
+    code: str
+    message: str
+    suggested_action: str | None = None
+    retry_after: float | None = None
+
+
 class Worker(msgspec.Struct):
     worker_id: str
     driver: str
@@ -28,6 +47,8 @@ class Worker(msgspec.Struct):
     labels: dict[str, str] = {}
     load: float = 0.0
     cached_models: list[str] = []
+    error_detail: WorkerTrouble | None = None
+    breakers: list[Breaker] = []
 
 
 class Pool(msgspec.Struct):

@@ -36,11 +36,12 @@ from comfyrail.fleet.drivers.agent_frames import (
 from comfyrail.fleet.drivers.agent_line import Connection, Line
 from comfyrail.fleet.drivers.agent_socket import AiohttpSocket
 
-FIRST_PAUSE_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 30.0
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 4.0
+"""Short against a lease: a job goes on if its agent is back before that is over."""
 STEADY_SECONDS = 10.0
 """A line that lasted so long was a good one: the next pause is short again."""
-CONNECT_SECONDS = 10.0
+CONNECT_SECONDS = 5.0
 
 _WEB_SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 _MENDED_BY_PEOPLE = {"OTHER_PROTOCOL", "BAD_HELLO", "BAD_NAME"}

@@ -55,6 +55,7 @@ class AttemptLog:
             await self._store.record_events(self._attempt.token, events, progress)
         except StoreUnavailable as error:
             self._tracker.put_back(events)
+            self._next_note = now + self._retry  # not ten lines a second in the log
             log.warning("progress_not_stored", job_id=self._attempt.job_id, error=error.message)
 
     async def finish(self, outcome: Outcome, usage: Usage) -> None:

@@ -2,28 +2,45 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from comfyrail.clock import Instant
 from comfyrail.errors import StaleAttempt, StoreUnavailable, WorkerError
-from comfyrail.fleet.comfyui.client import ComfyClient
+from comfyrail.fleet.classification import MODEL_MISSING, NODE_TYPE_MISSING
 from comfyrail.fleet.connection import WorkerConnection
 from comfyrail.fleet.context import WorkerContext
 from comfyrail.fleet.figures import BusyMeter
 from comfyrail.fleet.health import Health, ran_out_of_memory
 from comfyrail.fleet.inputs import WorkerInputs
 from comfyrail.fleet.knowledge import WorkerKnowledge
+from comfyrail.fleet.model_breakers import models_to_blame
+from comfyrail.fleet.remedies import Remedies
 from comfyrail.fleet.session import AttemptSession
 from comfyrail.fleet.suspects import suspect_of
 from comfyrail.fleet.warm_models import WarmModels
 from comfyrail.fleet.workload import Held, Workload
 from comfyrail.ids import AttemptToken, WorkerId
 from comfyrail.jobs.job import Attempt
-from comfyrail.jobs.outcome import Completed, Lost
+from comfyrail.jobs.outcome import Completed, Failed, Lost, Outcome
 
 log = structlog.get_logger(__name__)
+
+ASK_AGAIN_SECONDS = 10.0
+"""Between two times that a worker is asked what it has because it lacks what it told of."""
+_LACKS = frozenset((MODEL_MISSING, NODE_TYPE_MISSING))
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """An attempt under way. `probed`: models of which it is the one try."""
+
+    held: Held
+    connection: WorkerConnection
+    is_adopted: bool
+    probed: frozenset[str]
 
 
 class Attempts:
@@ -60,11 +77,20 @@ class Attempts:
         self.meter = BusyMeter(now)
         self.idle_since = now
         self.last_active_at: Instant | None = None
+        self._remedies = Remedies(worker_id, lambda: knowledge.machine.video_memory, context.mender)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._model_timer: asyncio.TimerHandle | None = None
+        self._asked_at = -ASK_AGAIN_SECONDS
 
     def begin(self, attempt: Attempt, connection: WorkerConnection, *, adopted: bool) -> None:
-        """Run an attempt; its end is written by itself."""
+        """Run an attempt; its end is written by itself. One with a model that is just being tried
+        again by another goes back: it was given before that was known.
+        """
         context = self._context
+        models = self._knowledge.models_in(attempt.prompt)
+        if not adopted and self._health.models.refuses(models):
+            self.refuse(attempt.token, "a model of it fails to load on the worker")
+            return
         session = AttemptSession(
             attempt,
             connection,
@@ -75,16 +101,18 @@ class Attempts:
             account=context.accounts.open(attempt, self._knowledge.machine.device),
             inputs=self._inputs,
             previews=context.previews,
+            remedies=self._remedies,
+            models_of=lambda node_id: self._knowledge.models_in(_node_of(attempt.prompt, node_id)),
         )
-        models = self._knowledge.models_in(attempt.prompt)
         suspect = suspect_of(attempt.tenant, attempt.prompt, models)
         held = Held(attempt.job_id, session, models, suspect)
         # Before the task runs: the scheduler must see at once that the worker is taken.
         self.workload.add(attempt.token, held)
         self._expected_warm = None
         self.meter.set_busy(context.clock.monotonic(), is_busy=True)
-        run = self._run(attempt.token, held, connection.client, adopted=adopted)
-        self._own(run, f"attempt-{attempt.job_id}")
+        run = _Run(held, connection, adopted, self._health.models.begin(models))
+        self._own(self._run(attempt.token, run), f"attempt-{attempt.job_id}")
+        self.note_model_health()
         self._changed()
 
     def refuse(self, token: AttemptToken, why: str) -> None:
@@ -95,9 +123,9 @@ class Attempts:
         """The worker has ended. That is one failure, however many jobs it had; and not that of
         jobs which had not begun while another one ran.
         """
-        if not self.workload:
+        held_ones = [held for held in self.workload.held.values() if not held.session.is_over]
+        if not held_ones:
             return
-        held_ones = list(self.workload.held.values())
         begun = [held for held in held_ones if held.session.has_begun]
         self._health.note_failure(cause, (begun or held_ones)[0].suspect)
         if begun:
@@ -135,6 +163,34 @@ class Attempts:
         self.warm = WarmModels()
         self._expected_warm = None
 
+    def trust_all_models(self) -> None:
+        """The worker has been started anew: whoever did that may have mended its files."""
+        self._health.models.forget()
+        self.note_model_health()
+
+    def note_model_health(self) -> None:
+        """See that the worker gets no jobs with models that fail to load there, and gets one of
+        them when the rest is over.
+        """
+        models = self._health.models
+        if self._knowledge.refuse_models(models.refused()):
+            self._changed()
+        self._stop_model_timer()
+        seconds = models.seconds_until_probe()
+        if seconds is not None:
+            loop = asyncio.get_running_loop()
+            self._model_timer = loop.call_later(seconds, self._try_models_again)
+
+    def _try_models_again(self) -> None:
+        self._model_timer = None
+        self.note_model_health()
+        self._freed()
+
+    def _stop_model_timer(self) -> None:
+        if self._model_timer is not None:
+            self._model_timer.cancel()
+            self._model_timer = None
+
     async def leave(self, why: str) -> None:
         """All go back to the queue, without cost to the jobs; return when that is written."""
         self.workload.give_back(Lost(why, counted=False), only_waiting=False, still_runs=True)
@@ -148,6 +204,7 @@ class Attempts:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        self._stop_model_timer()
 
     def _own(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)
@@ -163,21 +220,20 @@ class Attempts:
         finally:
             self._freed()
 
-    async def _run(
-        self, token: AttemptToken, held: Held, client: ComfyClient, *, adopted: bool
-    ) -> None:
-        clock = self._context.clock
+    async def _run(self, token: AttemptToken, run: _Run) -> None:
+        clock, held = self._context.clock, run.held
         begun = clock.monotonic()
         seconds: float | None = None
         try:
-            await held.session.run(adopted=adopted)
+            try:
+                await held.session.run(adopted=run.is_adopted)
+            finally:
+                self._note_end(run)
             if isinstance(held.session.outcome, Completed):
                 seconds = clock.monotonic() - max(begun, self.idle_since)
-            self._note_end(held)
             if self._health.is_blocked:
                 self._changed()  # at once: the prompt may take its time to go
-            if held.session.outcome is not None and ran_out_of_memory(held.session.outcome):
-                await self._free_memory(client)
+            await self._care_after(held.session.outcome, run.connection)
             await held.session.until_gone()
         except Exception:  # a fault of ours: the lease runs out and the job goes elsewhere
             log.exception("session_failed", job_id=held.job_id, worker_id=self._worker_id)
@@ -190,19 +246,50 @@ class Attempts:
             self._changed()
             self._freed()
 
-    def _note_end(self, held: Held) -> None:
+    def _note_end(self, run: _Run) -> None:
+        held = run.held
+        outcome = None if held.is_given_back else held.session.outcome
         if held.session.has_begun or not held.is_given_back:
-            self.note_models(held.models)
-        outcome = held.session.outcome
-        if outcome is not None and not held.is_given_back:
+            blamed = models_to_blame(outcome)
+            loaded = {name: size for name, size in held.models.items() if name not in blamed}
+            self.note_models(loaded)
+        if outcome is not None:
             self._health.note_end(outcome, held.suspect)
+        self._health.models.note_end(held.models, run.probed, outcome)
+        self.note_model_health()
 
-    async def _free_memory(self, client: ComfyClient) -> None:
+    async def _care_after(self, outcome: Outcome | None, connection: WorkerConnection) -> None:
+        """What an end leaves to be done on the worker, and to be learned of it."""
+        if not isinstance(outcome, Failed):
+            return
+        if ran_out_of_memory(outcome):
+            await self._free_memory(connection)
+        if outcome.fault.code in _LACKS:
+            await self._ask_what_it_has(connection)
+
+    async def _free_memory(self, connection: WorkerConnection) -> None:
         """What a job that had too little has left behind is in the way of the next one."""
         try:
-            await client.free()
+            await connection.client.free()
         except WorkerError as error:
             log.warning("memory_not_freed", worker_id=self._worker_id, error=error.message)
         else:
             self.forget_models()
             self._context.catalog.note_warm(self._worker_id, frozenset())
+
+    async def _ask_what_it_has(self, connection: WorkerConnection) -> None:
+        """It lacks a node type or a model that it has told of: files come and go."""
+        now = self._context.clock.monotonic()
+        if now - self._asked_at < ASK_AGAIN_SECONDS:
+            return
+        self._asked_at = now
+        try:
+            await self._knowledge.ask_for_nodes(connection)
+            await self._knowledge.ask_for_models(connection)
+        except (WorkerError, StoreUnavailable) as error:
+            log.warning("not_asked_again", worker_id=self._worker_id, error=error.message)
+
+
+def _node_of(prompt: Mapping[str, Any], node_id: str) -> Mapping[str, Any]:
+    """The one node of a graph, as a graph; empty where it has none of this id."""
+    return {node_id: prompt[node_id]} if node_id in prompt else {}

@@ -48,17 +48,20 @@ class Caretaker:
         self._changed = changed
         self._has_others = has_others
         self._news = asyncio.Event()
+        self._connection: WorkerConnection | None = None
 
     def wake(self) -> None:
         """Something was learned of its health."""
         if self._health.is_blocked:
             self._attempts.return_waiting("the worker is no longer trusted with jobs")
+        self._attempts.note_model_health()
         self._news.set()
 
     async def prepare(self, connection: WorkerConnection) -> None:
         """Warm up a worker that has just come up. One that has jobs is warm; one whose warm-up
         fails is not trusted with jobs until it has succeeded.
         """
+        self._note_life(connection)
         if self._warm_up is None or self._attempts.workload or self._health.is_blocked:
             return
         self._is_warmed_up = False
@@ -68,6 +71,13 @@ class Caretaker:
             log.warning("warm_up_failed", worker_id=self._worker_id, error=error.message)
             self._health.block(f"The warm-up failed. {error.message}")
             self._changed()
+
+    def _note_life(self, connection: WorkerConnection) -> None:
+        """A connection is made anew when the worker is, and kept when merely its line broke."""
+        is_another = self._connection is not None and connection is not self._connection
+        self._connection = connection
+        if is_another:
+            self._attempts.trust_all_models()
 
     async def look_after(self, connection: WorkerConnection) -> None:
         """Check an idle worker now and then; probe one that is blocked when its rest is over."""

@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import aiohttp
 
@@ -28,8 +28,12 @@ class WorkerConnection:
 
     def __init__(self, client: ComfyClient, client_id: str) -> None:
         self.client = client
+        self.contact = client.contact
+        self.first_client_id = client_id
+        """Later names of this server begin with it."""
         self.client_id = client_id
         self.is_open = False
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._listeners: dict[str, Listener] = {}
         self._takers: dict[str, PictureTaker] = {}
         self._running: tuple[str, str | None] | None = None
@@ -55,23 +59,38 @@ class WorkerConnection:
     async def follow(self, opened: Callable[[], None]) -> None:
         """Hold the socket until it drops. Raises WorkerUnreachable when it cannot be opened."""
         async with self.client.socket(self.client_id) as socket:
+            self._socket = socket
             self._set_open(is_open=True)
             opened()
             try:
                 async for message in socket:
+                    if message.type is aiohttp.WSMsgType.ERROR:
+                        break
+                    self.contact.note_line_heard()
                     if message.type is aiohttp.WSMsgType.TEXT:
                         await self._deliver(message.data)
                     elif message.type is aiohttp.WSMsgType.BINARY:
                         await self._deliver_picture(message.data)
+                    elif message.type is aiohttp.WSMsgType.PING:
+                        await socket.pong(message.data)
             finally:
+                self._socket = None
                 self._set_open(is_open=False)
                 if isinstance(socket.exception(), asyncio.TimeoutError):
                     # The worker may not know yet that this socket is dead; when it learns of it,
                     # ComfyUI would drop the id, and with it a new socket of the same name.
-                    self.client_id = f"comfyrail-{uuid.uuid4().hex}"
+                    self.client_id = f"{self.first_client_id}.{uuid.uuid4().hex}"
+
+    async def ping(self, seconds: float) -> None:
+        """Ask for a sign of life over the socket, if there is one; do not wait for it."""
+        if self._socket is not None:
+            with suppress(aiohttp.ClientError, OSError):  # who reads from it notices that
+                async with asyncio.timeout(seconds):
+                    await self._socket.ping()
 
     def _set_open(self, *, is_open: bool) -> None:
         self.is_open = is_open
+        self.contact.note_line(is_open=is_open)
         self._running = None
         for listener in list(self._listeners.values()):
             listener(None)

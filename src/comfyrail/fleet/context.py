@@ -13,6 +13,7 @@ from comfyrail.fleet.outputs import BlobSink
 from comfyrail.fleet.places import Places
 from comfyrail.fleet.previews import Previews
 from comfyrail.fleet.profiles import Profiles
+from comfyrail.fleet.remedies import Mender, NoMender
 from comfyrail.fleet.session import SessionTimes
 from comfyrail.fleet.suspects import Suspects
 from comfyrail.fleet.workload import PrefetchRules
@@ -40,3 +41,4 @@ class WorkerContext:
     places: Places = field(default_factory=Places)
     profiles: Profiles = field(default_factory=Profiles)
     suspects: Suspects = field(default_factory=Suspects)
+    mender: Mender = field(default_factory=NoMender)

@@ -7,10 +7,10 @@ from typing import Any
 
 from comfyrail.clock import Clock
 from comfyrail.errors import RequestError, WorkerProtocolError, WorkerUnreachable
+from comfyrail.fleet.classification import classify_worker_error
 from comfyrail.fleet.comfyui.client import ComfyClient
 from comfyrail.fleet.inputs import WorkerInputs
 from comfyrail.fleet.orders import Orders
-from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.outcome import Cancelled, Failed, Lost
 
 
@@ -36,13 +36,13 @@ class Delivery:
             try:
                 return await self._try(prompt)
             except WorkerUnreachable as error:
-                now = self.clock.monotonic()
+                now = self.client.contact.now()
                 away_since = now if away_since is None else away_since
                 if now - away_since > self.unreachable_limit:
                     return Lost(error.message)
-                await self.orders.wait(now + self.retry_interval)
+                await self.orders.wait(self.clock.monotonic() + self.retry_interval)
             except (WorkerProtocolError, RequestError) as error:
-                return Failed(Fault.of(error))
+                return classify_worker_error(error)
 
     async def _try(
         self, prompt: Mapping[str, Any]

@@ -9,14 +9,14 @@ from comfyrail.clock import Instant
 from comfyrail.errors import WorkerNotFound
 from comfyrail.fleet.context import WorkerContext
 from comfyrail.fleet.counting import count_figures
-from comfyrail.fleet.drivers.interface import WorkerHost
+from comfyrail.fleet.drivers.interface import WorkerHost, ends_with_server
 from comfyrail.fleet.figures import FleetFigures
 from comfyrail.fleet.knowledge import profile_of
 from comfyrail.fleet.offers import Offers
 from comfyrail.fleet.traits import WorkerTraits
 from comfyrail.fleet.view import WorkerView
 from comfyrail.fleet.worker import LiveWorker
-from comfyrail.ids import AttemptToken, WorkerId
+from comfyrail.ids import AttemptToken, JobId, WorkerId
 from comfyrail.jobs.job import Attempt
 from comfyrail.jobs.outcome import Lost
 from comfyrail.jobs.workers import SchedulableWorker, WorkerProfile
@@ -39,6 +39,8 @@ class Fleet:
         self._members: dict[str, dict[WorkerId, LiveWorker]] = {}
         self._offers = Offers(context.clock)
         self._busy_here: set[WorkerId] = set()
+        self._ending: set[WorkerId] = set()
+        """Those that cannot outlive the server."""
         self._refreshing = asyncio.Lock()
         self._refreshed_at = -REFRESH_SECONDS
         self._rounds = 0
@@ -113,6 +115,8 @@ class Fleet:
             has_others=self._has_others,
         )
         self._workers[worker_id] = worker
+        if ends_with_server(host):
+            self._ending.add(worker_id)
         if worker.traits.pool is not None:
             self._members.setdefault(worker.traits.pool, {})[worker_id] = worker
         self._tasks[worker_id] = asyncio.create_task(worker.run(), name=f"worker-{worker_id}")
@@ -129,6 +133,7 @@ class Fleet:
             self._members.get(worker.traits.pool, {}).pop(worker_id, None)
         self._offers.forget(worker_id)
         self._busy_here.discard(worker_id)
+        self._ending.discard(worker_id)
 
     async def cordon(self, worker_id: WorkerId) -> None:
         """Give a worker no new jobs, also after a restart; it keeps those that it has."""
@@ -206,6 +211,28 @@ class Fleet:
             for token in worker.tokens():
                 if token in stale:
                     worker.attempts.drop_stale(token)
+
+    # What a shutdown asks, of workers that end with the server
+
+    def ending_jobs(self) -> list[JobId]:
+        """The jobs on them that have not ended."""
+        return [
+            job_id
+            for worker_id in self._ending
+            for job_id in self._workers[worker_id].attempts.workload.jobs
+        ]
+
+    def return_waiting(self, why: str) -> None:
+        """Those that have not begun go back to the queue."""
+        for worker_id in self._ending:
+            self._workers[worker_id].attempts.return_waiting(why)
+
+    def give_up_jobs(self, why: str) -> None:
+        """All go back to the queue, without cost to the jobs: their workers are about to end."""
+        lost = Lost(why, counted=False)
+        for worker_id in self._ending:
+            workload = self._workers[worker_id].attempts.workload
+            workload.give_back(lost, only_waiting=False, still_runs=False)
 
     async def shut_down(self) -> None:
         """Stop following, in this order: a worker that ends is not started again."""
@@ -291,5 +318,6 @@ def _replaces(profile: WorkerProfile, other: WorkerProfile) -> bool:
     return profile is other or (
         profile.node_types >= other.node_types
         and (profile.video_memory or 0) >= (other.video_memory or 0)
+        and profile.refused_models <= other.refused_models
         and all(profile.models.get(name, models) >= models for name, models in other.models.items())
     )

@@ -7,14 +7,14 @@ from comfyrail.clock import Clock
 from comfyrail.fleet.comfyui.client import ComfyClient
 from comfyrail.fleet.comfyui.history import HistoryEntry
 from comfyrail.fleet.orders import Orders
-from comfyrail.fleet.outputs import BlobSink, Fetched, fetch_outputs
+from comfyrail.fleet.outputs import Fetched, Saves, fetch_outputs
 from comfyrail.jobs.outcome import Cancelled, Failed, Lost
 
 
 async def harvest(
     entry: HistoryEntry,
     client: ComfyClient,
-    sink: BlobSink,
+    sink: Saves,
     orders: Orders,
     clock: Clock,
     *,

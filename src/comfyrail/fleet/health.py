@@ -1,8 +1,9 @@
 """When a worker is no longer trusted with jobs, and how it is trusted again [5.5].
 
 Failures of attempts in a row that are the worker's own fault, or checks that go unanswered, put it
-on the blocklist. After a rest it is probed. A probe that succeeds lets it back on probation: one
-job at a time until one has succeeded. Every further failure doubles the rest.
+on the blocklist: its circuit breaker opens [7.3]. After a rest it is probed. A probe that succeeds
+lets it back on probation: one job at a time until one has succeeded, which closes the breaker.
+Every further failure doubles the rest. A model that fails to load has a breaker of its own.
 
 A worker that is lost, or has too little memory, may be the fault of what it was given. What a
 guilty graph does is not held against it. Where nobody can tell yet, a blocked worker is in doubt:
@@ -12,26 +13,31 @@ can run something else, the graphs that failed there are guilty.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from comfyrail.circuit_breaker import CAUSE_KEPT, BreakerState, CircuitBreaker
 from comfyrail.clock import Clock, Instant, after
+from comfyrail.fleet.classification import OUT_OF_MEMORY
+from comfyrail.fleet.model_breakers import (
+    INFERENCE,
+    MODEL_CODES,
+    BreakerRules,
+    BreakerView,
+    ModelBreakers,
+    breaker_view,
+)
 from comfyrail.fleet.suspects import Suspect, Suspects
 from comfyrail.ids import TenantId, WorkerId
-from comfyrail.jobs.faults import Fault
+from comfyrail.jobs.faults import SUGGESTED_ACTION, Fault
 from comfyrail.jobs.outcome import Cancelled, Completed, Failed, Lost, Outcome
 
-CAUSE_KEPT = 500
 CHARGES_KEPT = 100
 RECENT_ATTEMPTS = 20
 """Whose jobs a worker has lately had is told by so many."""
-OUT_OF_MEMORY = "OUT_OF_MEMORY"
 _FAULTS_OF_WORKERS = frozenset(("resource", "system"))
-_CODES_OF_WORKERS = frozenset(
-    ("WORKER_ERROR", "WORKER_UNREACHABLE", "WORKER_PROTOCOL_ERROR", "OUTPUT_MISSING")
-)
-_BROKEN_DEVICES = ("cuda error", "hip error")
-"""In what a node says when it fails: the device is of no use until the worker starts anew."""
+_NOT_OF_WORKERS = MODEL_CODES | {"INSUFFICIENT_RESOURCES"}
+"""Lacks of one copy of a model, and of what a node asks for: other jobs are none the worse."""
 
 
 class HealthState(StrEnum):
@@ -44,11 +50,13 @@ class HealthState(StrEnum):
 class HealthRules:
     """Seconds, and how many failures in a row are too many."""
 
-    failures: int = 3
+    failures: int = 5
     check_seconds: float = 30.0
-    first_rest: float = 30.0
+    first_rest: float = 60.0
     longest_rest: float = 900.0
     probe_limit: float = 60.0
+    models: BreakerRules = field(default_factory=BreakerRules)
+    """Of a model that fails to load there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,8 @@ class WorkerHealth:
     failures: int = 0
     cause: str | None = None
     until: Instant | None = None
+    breakers: tuple[BreakerView, ...] = ()
+    """The worker's own, and those of models that have failed there."""
 
 
 def fault_of_worker(outcome: Outcome) -> str | None:
@@ -73,10 +83,7 @@ def fault_of_worker(outcome: Outcome) -> str | None:
 
 
 def _is_workers(fault: Fault) -> bool:
-    if fault.category in _FAULTS_OF_WORKERS or fault.code in _CODES_OF_WORKERS:
-        return True
-    message = fault.message.lower()
-    return fault.category == "execution" and any(sign in message for sign in _BROKEN_DEVICES)
+    return fault.category in _FAULTS_OF_WORKERS and fault.code not in _NOT_OF_WORKERS
 
 
 def ran_out_of_memory(outcome: Outcome) -> bool:
@@ -106,14 +113,15 @@ class Health:
         self._tenants: deque[TenantId] = deque(maxlen=RECENT_ATTEMPTS)
         self._failed_checks = 0
         self._cause: str | None = None
-        self._blocks = 0
-        self._probe_due: float | None = None
+        self._breaker = CircuitBreaker(rules.failures, rules.first_rest, rules.longest_rest, clock)
+        """Closed, or blocked, or (half-open) on probation."""
         self._is_in_doubt = False
         self._is_on_probation = False
+        self.models = ModelBreakers(rules.models, clock)
 
     @property
     def is_blocked(self) -> bool:
-        return self._probe_due is not None
+        return self._breaker.state is not BreakerState.CLOSED and not self._is_on_probation
 
     @property
     def is_in_doubt(self) -> bool:
@@ -132,19 +140,40 @@ class Health:
 
     @property
     def seconds_until_probe(self) -> float | None:
-        if self._probe_due is None:
+        return self._breaker.seconds_until_probe if self.is_blocked else None
+
+    @property
+    def fault(self) -> Fault | None:
+        """Why a blocked worker is; None for any other."""
+        if not self.is_blocked:
             return None
-        return max(0.0, self._probe_due - self._clock.monotonic())
+        return Fault(
+            "system",
+            "WORKER_BLOCKED",
+            self._cause or "It has failed too often.",
+            {
+                SUGGESTED_ACTION: "Mend what the message names; it is tried again by itself, or at "
+                "once with: comfyrail workers resume"
+            },
+            self.seconds_until_probe,
+        )
 
     def view(self) -> WorkerHealth:
+        breakers = (self._own_breaker(), *self.models.views())
         seconds = self.seconds_until_probe
         if seconds is not None:
             until = after(self._clock.now(), seconds)
-            return WorkerHealth(HealthState.BLOCKED, self._count(), self._cause, until)
+            return WorkerHealth(HealthState.BLOCKED, self._count(), self._cause, until, breakers)
         failures = max(self._count(), self._failed_checks)
         if failures or self._is_on_probation:
-            return WorkerHealth(HealthState.FAILING, failures, self._cause)
-        return WorkerHealth()
+            return WorkerHealth(HealthState.FAILING, failures, self._cause, None, breakers)
+        return WorkerHealth(breakers=breakers)
+
+    def _own_breaker(self) -> BreakerView:
+        failures = max(self._count(), self._failed_checks)
+        view = breaker_view(INFERENCE, None, self._breaker, self._clock)
+        until = view.until if self.is_blocked else None
+        return replace(view, failures=failures, cause=self._cause, until=until)
 
     def note_end(self, outcome: Outcome, suspect: Suspect | None = None) -> None:
         """An attempt ended. What is neither a success nor the worker's fault says nothing."""
@@ -154,10 +183,11 @@ class Health:
             if suspect is not None:
                 self._suspects.note_success(suspect, self._worker_id)
             self._charges.clear()
-            self._blocks = 0
-            self._is_on_probation = False
-            if not self._failed_checks and not self.is_blocked:
-                self._cause = None
+            if not self.is_blocked:
+                self._breaker.note_success()
+                self._is_on_probation = False
+                if not self._failed_checks:
+                    self._cause = None
             return
         cause = fault_of_worker(outcome)
         if cause is None:
@@ -185,28 +215,28 @@ class Health:
     def block(self, cause: str) -> None:
         """Trust it no more until a probe succeeds."""
         self._cause = cause[:CAUSE_KEPT]
-        self._is_on_probation = False
         self._is_in_doubt = False
-        if self._probe_due is None:
-            self._rest()
+        if not self.is_blocked:
+            self._breaker.trip(cause)
+        self._is_on_probation = False
 
     def hasten_probe(self) -> None:
-        """A person wants a blocked worker to be probed now."""
-        if self._probe_due is not None:
-            self._probe_due = self._clock.monotonic()
+        """A person wants a blocked worker, and models that failed, to be tried again now."""
+        self._breaker.hasten()
+        self.models.hasten()
 
     def note_probe(self, problem: str | None, *, ran_a_prompt: bool = False) -> None:
+        self._breaker.hasten()  # one in doubt is probed before its rest is over
         if problem is not None:
             self._cause = problem[:CAUSE_KEPT]
             self._is_in_doubt = False
-            self._rest()
+            self._breaker.note_failure(problem)
             return
         if ran_a_prompt:
             self._convict()
         if self._is_in_doubt:
-            self._blocks -= 1
+            self._breaker.excuse()
         self._charges.clear()
-        self._probe_due = None
         self._is_in_doubt = False
         self._failed_checks = 0
         self._is_on_probation = True
@@ -256,9 +286,3 @@ class Health:
         for charge in self._charges:
             if charge.suspect is not None and not self._is_clear_case(charge):
                 self._suspects.convict(charge.suspect)
-
-    def _rest(self) -> None:
-        # The power is bounded: a worker that fails for years must not overflow it.
-        rest = self._rules.first_rest * 2.0 ** min(self._blocks, 30)
-        self._blocks += 1
-        self._probe_due = self._clock.monotonic() + min(rest, self._rules.longest_rest)

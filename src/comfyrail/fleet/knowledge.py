@@ -40,6 +40,7 @@ class WorkerKnowledge:
         self.machine = next((each for each in known if each is not None), WorkerDescription())
         self.video_memory_free: int | None = None
         self.profile: WorkerProfile | None = None
+        self._refused_models: frozenset[str] = frozenset()
 
     async def ask_for_figures(self, connection: WorkerConnection) -> None:
         """Its machine and how much memory is free: a small question."""
@@ -67,13 +68,22 @@ class WorkerKnowledge:
 
     def models_in(self, prompt: Prompt) -> Mapping[str, int]:
         """The models that a graph names, with their bytes where somebody tells them."""
-        if is_large_prompt(prompt):
+        if not prompt or is_large_prompt(prompt):
             return {}
         told = self._context.catalog.model_sizes()
         return {
             model.name: told.get(f"{model.folder}/{model.name}", 0)
             for model in models_of(parse_workflow(prompt), self.catalog)
         }
+
+    def refuse_models(self, names: frozenset[str]) -> bool:
+        """Which models it gets no jobs with, from now on; whether that is something new."""
+        if names == self._refused_models:
+            return False
+        self._refused_models = names
+        if self.profile is not None:
+            self.profile = self._make_profile()
+        return True
 
     def forget(self) -> None:
         """The worker was removed."""
@@ -82,10 +92,21 @@ class WorkerKnowledge:
 
     async def _pass_on(self) -> None:
         for known_as in self._known_as:
-            self.profile = profile_of(
-                self._context, known_as, self.catalog, self.machine, self.labels
-            )
+            if known_as == self._worker_id:
+                self.profile = self._make_profile()
+            else:
+                profile_of(self._context, known_as, self.catalog, self.machine, self.labels)
             await self._context.catalog.describe(known_as, self.machine)
+
+    def _make_profile(self) -> WorkerProfile:
+        return profile_of(
+            self._context,
+            self._worker_id,
+            self.catalog,
+            self.machine,
+            self.labels,
+            self._refused_models,
+        )
 
 
 def profile_of(
@@ -94,6 +115,7 @@ def profile_of(
     catalog: NodeCatalog,
     description: WorkerDescription,
     labels: Mapping[str, str],
+    refused_models: frozenset[str] = frozenset(),
 ) -> WorkerProfile:
     """The worker's profile from now on."""
     return context.profiles.give(
@@ -104,4 +126,5 @@ def profile_of(
         rate=context.accounts.rate(description.device),
         # To two digits: what is learned anew every minute must not make workers unlike.
         load_bytes_per_second=float(f"{context.accounts.load_bytes_per_second():.1e}"),
+        refused_models=refused_models,
     )

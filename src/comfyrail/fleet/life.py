@@ -9,16 +9,20 @@ from collections.abc import Callable
 import structlog
 
 from comfyrail.clock import Instant
-from comfyrail.errors import DriverRefused, WorkerError
+from comfyrail.errors import ComfyrailError, DriverRefused, WorkerError, WorkerUnreachable
 from comfyrail.fleet.attempts import Attempts
 from comfyrail.fleet.caretaker import Caretaker
+from comfyrail.fleet.classification import classify_worker_error
 from comfyrail.fleet.comfyui.client import QUICK_SECONDS, ComfyClient
 from comfyrail.fleet.connection import WorkerConnection
 from comfyrail.fleet.context import WorkerContext
 from comfyrail.fleet.drivers.interface import WorkerHost
 from comfyrail.fleet.knowledge import WorkerKnowledge
 from comfyrail.fleet.link import WorkerLink
+from comfyrail.fleet.patience import Contact
+from comfyrail.fleet.watchdog import EndsHungWorkers, Watchdog, WatchdogRules
 from comfyrail.ids import WorkerId
+from comfyrail.jobs.faults import Fault
 
 log = structlog.get_logger(__name__)
 
@@ -48,8 +52,10 @@ class WorkerLife:
         lost: Callable[[], None],
     ) -> None:
         self.connection: WorkerConnection | None = None
-        self.error: str | None = None
         self.is_ready = False
+        """Linked, and prepared for jobs."""
+        self.is_suspected = False
+        """It does not answer just now."""
         self.was_ready = False
         """In this life."""
         self.is_refused = False
@@ -71,6 +77,14 @@ class WorkerLife:
         if is_drained:
             self._drain_asked.set()
         self._try_now = asyncio.Event()
+        self._error: str | None = None
+        self._fault: Fault | None = None
+        """What the error means."""
+        self._is_up = False
+        self._watchdog: Watchdog | None = None
+        self._hung: str | None = None
+        """Why it was ended."""
+        self._rules = WatchdogRules.for_lease(context.times.unreachable_limit)
         self._link = WorkerLink(
             worker_id,
             context,
@@ -81,6 +95,23 @@ class WorkerLife:
             note_error=self.note_error,
             learned=news,
         )
+
+    @property
+    def error(self) -> str | None:
+        """What is wrong with it, as far as anything is."""
+        if self.is_suspected and self.was_ready and self._watchdog is not None:
+            return self._watchdog.complaint
+        return self._error
+
+    @property
+    def fault(self) -> Fault | None:
+        """The same with its meaning and what to do; None where nothing is wrong."""
+        message = self.error
+        if message is None:
+            return None
+        if self._fault is not None and self._fault.message == message:
+            return self._fault
+        return classify_worker_error(WorkerUnreachable(message)).fault
 
     @property
     def is_draining(self) -> bool:
@@ -113,11 +144,11 @@ class WorkerLife:
             await asyncio.gather(life, drained, return_exceptions=True)
 
     async def _stop_until_resumed(self) -> None:
-        self.error = None
+        self._error = None
         try:
             await self.stop_host()
         except WorkerError as error:
-            self.note_error(error.message)
+            self.note_error(error.message, error)
         except Exception as error:  # whoever ends the worker for good tries again
             log.exception("worker_not_stopped", worker_id=self._id)
             self.note_error(f"{type(error).__name__}: {error}")
@@ -154,11 +185,11 @@ class WorkerLife:
                     await self._until_free(self._host.place)
                     continue
             except DriverRefused as error:
-                self._refuse(error.message)
+                self._refuse(error.message, error)
                 pause = REFUSED_RETRY_SECONDS
             except WorkerError as error:
                 self.is_refused = False
-                self.note_error(error.message)
+                self.note_error(error.message, error)
                 pause = error.retry_after
             except Exception as error:  # a worker must come back after any fault, also of ours
                 log.exception("worker_failed", worker_id=self._id)
@@ -179,25 +210,92 @@ class WorkerLife:
             await self._until_free(endpoint)
             return
         self.is_refused = False
-        quick = min(QUICK_SECONDS, self._context.times.unreachable_limit / 3)
-        client = ComfyClient(endpoint, self._context.http, quick)
-        self.connection = WorkerConnection(client, f"comfyrail-{self._id}-{self._added_at}")
+        connection = self.connection = self._connect(endpoint)
+        watchdog = self._watchdog = self._watch(connection)
         ended = asyncio.create_task(self._host.wait_ended(), name=f"ended-{self._id}")
-        linked = asyncio.create_task(self._link.keep(self.connection), name=f"link-{self._id}")
+        work = {
+            asyncio.create_task(watchdog.run(), name=f"watchdog-{self._id}"),
+            asyncio.create_task(self._link.keep(connection, watchdog), name=f"link-{self._id}"),
+        }
         try:
-            await asyncio.wait({ended, linked}, return_when=asyncio.FIRST_COMPLETED)
-            if linked.done():
-                linked.result()
+            done, _ = await asyncio.wait({ended, *work}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {ended}:
+                task.result()
             cause = await ended
         finally:
-            ended.cancel()
-            linked.cancel()
-            await asyncio.gather(ended, linked, return_exceptions=True)
+            for task in (ended, *work):
+                task.cancel()
+            await asyncio.gather(ended, *work, return_exceptions=True)
             self._context.places.release(self._id, keep=self._host.place)
+            self.is_suspected = False
             self._set_ready(False)
+        cause = self._hung or cause
         self.note_error(cause)
         self._attempts.lose_all(cause)
         self._lost()
+
+    def _connect(self, endpoint: str) -> WorkerConnection:
+        context = self._context
+        quick = min(QUICK_SECONDS, context.times.unreachable_limit / 3)
+        client = ComfyClient(endpoint, context.http, quick, Contact(context.clock))
+        return WorkerConnection(client, f"comfyrail-{self._id}-{self._added_at}")
+
+    # What its watchdog tells
+
+    def _watch(self, connection: WorkerConnection) -> Watchdog:
+        self._hung = None
+        return Watchdog(
+            self._id,
+            connection,
+            self._rules,
+            suspect=self._set_suspected,
+            line_lost=lambda: self._take_back_waiting("the line to its worker is gone"),
+            lose=self._lose_jobs,
+            recover=self._recover,
+            end=self._end_hung,
+            is_idle=lambda: not self._attempts.workload,
+        )
+
+    def _set_suspected(self, is_suspected: bool) -> None:
+        self.is_suspected = is_suspected
+        if is_suspected:
+            self._take_back_waiting("its worker does not answer")
+        self._note_whether_up()
+        self._news()
+
+    def _take_back_waiting(self, why: str) -> None:
+        # They are not stopped on the worker, which would have to answer for that: `_recover` does.
+        self._attempts.workload.give_back_waiting(why, still_runs=False)
+        self._drop_calls()
+
+    def _lose_jobs(self, cause: str) -> None:
+        if self._attempts.workload.jobs:
+            self._attempts.lose_all(cause)
+            self._drop_calls()
+            self._lost()
+
+    def _drop_calls(self) -> None:
+        """Whoever gives back a job need not wait for the worker's last answer about it."""
+        if self.connection is not None:
+            for prompt_id in self._attempts.workload.given_back():
+                self.connection.client.drop_calls(prompt_id)
+
+    async def _recover(self, connection: WorkerConnection) -> None:
+        if connection.is_open:  # otherwise this is done when it is greeted
+            await self._link.stop_strays(connection)
+
+    async def _end_hung(self, cause: str) -> None:
+        """A process that is stopped or deadlocked would be out of service for ever."""
+        if not self.was_ready or not isinstance(self._host, EndsHungWorkers):
+            return
+        log.warning("worker_hangs", worker_id=self._id, cause=cause)
+        self._hung = cause
+        try:
+            if await self._host.end_hung():
+                return
+        except WorkerError as error:
+            log.warning("worker_not_ended", worker_id=self._id, error=error.message)
+        self._hung = None
 
     async def _rest(self, seconds: float) -> None:
         self._try_now.clear()
@@ -224,9 +322,9 @@ class WorkerLife:
             await self._context.places.wait_free(place)
             self.is_refused = False
 
-    def _refuse(self, message: str) -> None:
+    def _refuse(self, message: str, error: WorkerError | None = None) -> None:
         self.is_refused = True
-        self.note_error(message)
+        self.note_error(message, error or DriverRefused(message))
         self._news()
 
     def _set_ready(self, ready: bool) -> None:
@@ -234,22 +332,34 @@ class WorkerLife:
             return
         self.is_ready = ready
         now = self._context.clock.monotonic()
-        self._attempts.meter.set_up(now, is_up=ready)
-        self._context.catalog.note_online(self._id, online=ready)
+        self._note_whether_up()
         if ready:
             self.was_ready = True
-            self.error = None
+            self._error = None
             self.failed_starts = 0
             self.first_ready = now if self.first_ready is None else self.first_ready
             log.info(
                 "worker_ready", worker_id=self._id, node_types=len(self._knowledge.catalog.types)
             )
         else:
-            self.unready_since = now
             self._attempts.forget_models()
         self._news()
 
-    def note_error(self, message: str) -> None:
-        if message != self.error:
+    def _note_whether_up(self) -> None:
+        is_up = self.is_ready and not self.is_suspected
+        if is_up == self._is_up:
+            return
+        self._is_up = is_up
+        now = self._context.clock.monotonic()
+        self._attempts.meter.set_up(now, is_up=is_up)
+        self._context.catalog.note_online(self._id, online=is_up)
+        if is_up:
+            self._context.catalog.note_warm(self._id, self._attempts.warm.names())
+        else:
+            self.unready_since = now
+
+    def note_error(self, message: str, error: ComfyrailError | None = None) -> None:
+        if message != self._error:
             log.warning("worker_trouble", worker_id=self._id, error=message)
-        self.error = message
+        self._error = message
+        self._fault = None if error is None else classify_worker_error(error).fault

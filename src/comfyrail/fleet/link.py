@@ -5,12 +5,13 @@ from collections.abc import Callable
 
 import structlog
 
-from comfyrail.errors import StoreUnavailable, WorkerError
+from comfyrail.errors import ComfyrailError, StoreUnavailable, WorkerError
 from comfyrail.fleet.attempts import Attempts
 from comfyrail.fleet.caretaker import Caretaker
 from comfyrail.fleet.connection import WorkerConnection
 from comfyrail.fleet.context import WorkerContext
 from comfyrail.fleet.knowledge import WorkerKnowledge
+from comfyrail.fleet.watchdog import Watchdog
 from comfyrail.ids import WorkerId
 
 log = structlog.get_logger(__name__)
@@ -33,7 +34,7 @@ class WorkerLink:
         caretaker: Caretaker,
         *,
         set_ready: Callable[[bool], None],
-        note_error: Callable[[str], None],
+        note_error: Callable[[str, ComfyrailError], None],
         learned: Callable[[], None],
     ) -> None:
         self._worker_id = worker_id
@@ -45,10 +46,11 @@ class WorkerLink:
         self._note_error = note_error
         self._learned = learned
 
-    async def keep(self, connection: WorkerConnection) -> None:
+    async def keep(self, connection: WorkerConnection, watchdog: Watchdog) -> None:
         """Goes on until it is cancelled, or a fault of ours."""
         delay = FIRST_RETRY_SECONDS
         while True:
+            await watchdog.until_trusted()
             tasks: list[asyncio.Task[None]] = []
             try:
                 await self._greet(connection)
@@ -63,7 +65,7 @@ class WorkerLink:
                 await connection.follow(opened=opened.set)
                 delay = FIRST_RETRY_SECONDS
             except (WorkerError, StoreUnavailable) as error:
-                self._note_error(error.message)
+                self._note_error(error.message, error)
             finally:
                 for task in tasks:
                     task.cancel()
@@ -88,16 +90,22 @@ class WorkerLink:
         ):
             log.info("attempt_adopted", job_id=attempt.job_id, worker_id=self._worker_id)
             self._attempts.begin(attempt, connection, adopted=True)
-        await self._stop_strays(connection)
+        await self.stop_strays(connection)
 
     async def _learn_models(self, connection: WorkerConnection) -> None:
         await self._knowledge.ask_for_models(connection)
         self._learned()
 
-    async def _stop_strays(self, connection: WorkerConnection) -> None:
-        """End prompts of ours that no session follows: their jobs were taken back meanwhile."""
-        followed = {held.session.prompt_id for held in self._attempts.workload.held.values()}
-        for prompt_id in await connection.client.prompts_of(connection.client_id):
+    async def stop_strays(self, connection: WorkerConnection) -> None:
+        """End prompts of ours that no session follows: their jobs were taken back meanwhile.
+        Raises WorkerError.
+        """
+        followed = {
+            held.session.prompt_id
+            for held in self._attempts.workload.held.values()
+            if not held.is_given_back
+        }
+        for prompt_id in await connection.client.prompts_of(connection.first_client_id):
             if prompt_id not in followed:
                 log.warning("stray_prompt_stopped", worker_id=self._worker_id, prompt_id=prompt_id)
                 await connection.client.stop_prompt(prompt_id)

@@ -7,7 +7,7 @@ from typing import Any
 from comfyrail.clock import Clock
 from comfyrail.errors import StaleAttempt
 from comfyrail.fleet.attempt_timing import AttemptTiming
-from comfyrail.fleet.faults import timed_out
+from comfyrail.fleet.classification import timed_out
 from comfyrail.jobs.outcome import Cancelled, Failed, Lost
 
 
@@ -49,7 +49,7 @@ class Orders:
         if self._is_stale:
             raise StaleAttempt("The attempt's lease was lost.")
         if self.stop_with is None and self._clock.monotonic() >= self._timing.deadline:
-            self.stop_with = Failed(timed_out(self._timeout))
+            self.stop_with = timed_out(self._timeout)
         return self.stop_with is not None
 
     async def wait(self, until: float) -> None:

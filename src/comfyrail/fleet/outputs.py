@@ -3,7 +3,7 @@
 import asyncio
 import json
 import mimetypes
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Protocol
@@ -60,10 +60,38 @@ class SavedBlob(Protocol):
     def sha256(self) -> str: ...
 
 
-class BlobSink(Protocol):
-    """Where outputs go."""
+class Saves(Protocol):
+    """Keeps bytes."""
 
     async def save(self, chunks: AsyncIterator[bytes]) -> SavedBlob: ...
+
+
+class BlobSink(Saves, Protocol):
+    """Where outputs go."""
+
+    def settle(self, keys: Collection[str], *, are_kept: bool) -> None:
+        """What refers to these is written down, or never will be. Until then they are kept."""
+        ...
+
+
+class AttemptSink:
+    """Where the outputs of one attempt go. What it saved is settled when its end is written."""
+
+    def __init__(self, sink: BlobSink) -> None:
+        self._sink = sink
+        self._saved: list[str] = []
+
+    async def save(self, chunks: AsyncIterator[bytes]) -> SavedBlob:
+        blob = await self._sink.save(chunks)
+        self._saved.append(blob.key)
+        return blob
+
+    def settle(self, written: Sequence[NewOutput]) -> None:
+        """`written`: those that the job has now. The others are of no use any more."""
+        kept = {output.blob_key for output in written}
+        self._sink.settle([key for key in self._saved if key in kept], are_kept=True)
+        self._sink.settle([key for key in self._saved if key not in kept], are_kept=False)
+        self._saved.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +102,7 @@ class Fetched:
     left_out: Sequence[Fault] = field(default=())
 
 
-async def fetch_outputs(client: ComfyClient, shown: Sequence[Shown], sink: BlobSink) -> Fetched:
+async def fetch_outputs(client: ComfyClient, shown: Sequence[Shown], sink: Saves) -> Fetched:
     """Copy every file and keep every value, in their order, a few at a time.
 
     Raises WorkerUnreachable or WorkerProtocolError when one cannot be had, StoreUnavailable when it
@@ -109,7 +137,7 @@ def _without_excess(shown: Sequence[Shown]) -> tuple[list[Shown], tuple[Fault, .
 
 
 async def save_picture(
-    image: bytes, content_type: str, node_id: str, number: int, sink: BlobSink
+    image: bytes, content_type: str, node_id: str, number: int, sink: Saves
 ) -> NewOutput:
     """Keep a picture that came over the socket. Raises StoreUnavailable."""
     suffix = "png" if content_type == "image/png" else "jpg"
@@ -118,7 +146,7 @@ async def save_picture(
 
 
 async def _keep_all(
-    client: ComfyClient, shown: Sequence[Shown], sink: BlobSink
+    client: ComfyClient, shown: Sequence[Shown], sink: Saves
 ) -> list[NewOutput | Fault]:
     waiting = iter(enumerate(shown))
     kept: dict[int, NewOutput | Fault] = {}
@@ -140,13 +168,13 @@ async def _keep_all(
     return [kept[place] for place in range(len(shown))]
 
 
-async def _keep(client: ComfyClient, each: Shown, sink: BlobSink) -> NewOutput | Fault:
+async def _keep(client: ComfyClient, each: Shown, sink: Saves) -> NewOutput | Fault:
     return await (
         _fetch(client, each, sink) if isinstance(each, WorkerFile) else _keep_value(each, sink)
     )
 
 
-async def _keep_value(shown: ShownValue, sink: BlobSink) -> NewOutput | Fault:
+async def _keep_value(shown: ShownValue, sink: Saves) -> NewOutput | Fault:
     is_text = isinstance(shown.value, str)
     content = await _encoded(shown.value)
     if len(content) > VALUE_LIMIT:
@@ -174,7 +202,7 @@ def _encode(value: Any) -> bytes:
         return b'"cannot be written as JSON"'
 
 
-async def _fetch(client: ComfyClient, file: WorkerFile, sink: BlobSink) -> NewOutput:
+async def _fetch(client: ComfyClient, file: WorkerFile, sink: Saves) -> NewOutput:
     for remaining in reversed(range(DOWNLOAD_TRIES)):
         try:
             blob = await sink.save(_limited(client.download(file), file.filename))
@@ -204,7 +232,7 @@ async def _save(
     filename: str,
     content_type: str,
     chunks: Iterable[bytes],
-    sink: BlobSink,
+    sink: Saves,
 ) -> NewOutput:
     blob = await sink.save(_stream(chunks))
     return NewOutput(

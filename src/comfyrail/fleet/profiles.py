@@ -30,6 +30,7 @@ class Profiles:
         *,
         rate: float,
         load_bytes_per_second: float,
+        refused_models: frozenset[str] = frozenset(),
     ) -> WorkerProfile:
         """The worker's profile from now on."""
         models = {folder: frozenset(names) for folder, names in description.models.items()}
@@ -42,6 +43,7 @@ class Profiles:
             rate,
             load_bytes_per_second,
             description.keeps_models,
+            refused_models,
         )
         profile = self._profiles.get(key)
         if profile is None:
@@ -54,6 +56,7 @@ class Profiles:
                 rate=rate,
                 load_bytes_per_second=load_bytes_per_second,
                 keeps_models=description.keeps_models,
+                refused_models=refused_models,
             )
         self._uses[key] += 1  # first, so that a profile which stays is not dropped in between
         self.take_back(worker_id)
@@ -96,6 +99,7 @@ class _Key(NamedTuple):
     rate: float
     load_bytes_per_second: float
     keeps_models: bool
+    refused_models: frozenset[str]
 
 
 @dataclass(slots=True)

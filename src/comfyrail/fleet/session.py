@@ -1,8 +1,8 @@
 """One attempt on one worker: submit, follow, reconcile, fetch, and say how it ended."""
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -19,6 +19,7 @@ from comfyrail.errors import (
 from comfyrail.fleet.accounts import Account, Measured
 from comfyrail.fleet.attempt_log import AttemptLog
 from comfyrail.fleet.attempt_timing import AttemptTiming
+from comfyrail.fleet.classification import classify_rejection, classify_worker_error
 from comfyrail.fleet.comfyui.history import FAILURES_KEPT, HistoryEntry, NodeFailure
 from comfyrail.fleet.comfyui.messages import ExecutionNoted, Message, PromptEnded
 from comfyrail.fleet.connection import WorkerConnection
@@ -28,12 +29,12 @@ from comfyrail.fleet.harvest import harvest
 from comfyrail.fleet.inputs import WorkerInputs
 from comfyrail.fleet.inquiry import Inquiry
 from comfyrail.fleet.orders import Orders
-from comfyrail.fleet.outputs import BlobSink, Fetched
+from comfyrail.fleet.outputs import AttemptSink, BlobSink, Fetched
 from comfyrail.fleet.previews import Previews
 from comfyrail.fleet.progress import ProgressTracker
+from comfyrail.fleet.remedies import Remedies
 from comfyrail.fleet.socket_pictures import SocketPictures
 from comfyrail.fleet.verdict import judge
-from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.job import Attempt, Usage
 from comfyrail.jobs.outcome import Completed, Failed, Lost, Outcome
 from comfyrail.store.interface import Store
@@ -71,20 +72,26 @@ class AttemptSession:
         account: Account,
         inputs: WorkerInputs | None = None,
         previews: Previews | None = None,
+        remedies: Remedies | None = None,
+        models_of: Callable[[str], Collection[str]] | None = None,
     ) -> None:
-        """`inputs`: for a worker that does not see the server's input folder."""
+        """`inputs`: for a worker that does not see the server's input folder; `models_of`: the
+        models that a node loads, by its id.
+        """
         self._attempt = attempt
         self._account = account
         self._connection = connection
         self._client = connection.client
-        self._sink = sink
+        self._sink = AttemptSink(sink)
         self._clock = clock
         self._times = times
         self._inputs = inputs
+        self._remedies = remedies
+        self._models_of = models_of or (lambda _node_id: ())
         self._wants_previews = previews is not None
         self._inquiry = Inquiry(connection.client, attempt.prompt_id)
         self._timing = AttemptTiming(attempt, clock)
-        self._pictures = SocketPictures(attempt, sink, previews)
+        self._pictures = SocketPictures(attempt, self._sink, previews)
         # One that is taken over goes on from where its job was.
         self._tracker = ProgressTracker(
             attempt.prompt, clock, account.weights(), attempt.progress.fraction
@@ -110,7 +117,7 @@ class AttemptSession:
         self._stop_since: float | None = None
         self._unseen_seconds = 0.0
         now = clock.monotonic()
-        self._last_contact = now
+        self._last_contact = connection.contact.now()
         self._next_look = now + times.poll_interval
         self._next_stop = now
         self._may_linger = False
@@ -135,12 +142,17 @@ class AttemptSession:
         self._is_adopted = adopted
         try:
             outcome = await self._play(adopted=adopted)
+            if isinstance(outcome, Failed) and self._remedies is not None:
+                outcome = await self._remedies.complete(outcome, self._attempt)
             self._may_linger |= isinstance(outcome, Lost)
             await self._log.finish(outcome, self._settle(outcome))
             self.outcome = outcome
         except StaleAttempt:
+            self._sink.settle(())
             self._may_linger = True
             log.warning("attempt_taken_over", job_id=self._attempt.job_id)
+        else:
+            self._sink.settle(() if isinstance(outcome, Lost) else outcome.outputs)
         finally:
             self.is_over = True
             self._pictures.close()
@@ -224,7 +236,7 @@ class AttemptSession:
                 with_previews=self._wants_previews,
             )
         except PromptRejected as error:
-            return Failed(Fault.of(error))
+            return classify_rejection(error)
         except WorkerProtocolError as error:
             log.warning("prompt_not_taken", job_id=self._attempt.job_id, error=error.message)
             self._look_now = True  # ComfyUI may answer 500 and queue it all the same
@@ -298,7 +310,7 @@ class AttemptSession:
             found = await self._inquiry.ask()
         except WorkerError as error:
             self._look_again_soon()
-            away = self._clock.monotonic() - self._last_contact
+            away = self._connection.contact.now() - self._last_contact
             return self._lost(error.message) if away > self._times.unreachable_limit else None
         self._note_contact()
         if isinstance(found, HistoryEntry):
@@ -325,8 +337,8 @@ class AttemptSession:
         return self._lost(gone.cause, counted=gone.counted)
 
     def _note_contact(self) -> None:
-        self._last_contact = self._clock.monotonic()
-        self._next_look = self._last_contact + self._times.poll_interval
+        self._last_contact = self._connection.contact.now()
+        self._next_look = self._clock.monotonic() + self._times.poll_interval
 
     def _look_again_soon(self) -> None:
         self._next_look = self._clock.monotonic() + self._times.retry_interval
@@ -355,10 +367,11 @@ class AttemptSession:
             return None
         except WorkerError as error:
             if entry.status != "success":
-                return judge(entry, (), self._orders.stop_with)  # that much is known
+                # That much is known.
+                return judge(entry, (), self._orders.stop_with, self._models_of)
             if isinstance(error, WorkerUnreachable):
                 return self._orders.stop_with or Lost(error.message)
-            return Failed(replace(Fault.of(error), category="execution"))
+            return classify_worker_error(error)
         return self._judge(entry, fetched) if isinstance(fetched, Fetched) else fetched
 
     def _judge(self, entry: HistoryEntry, fetched: Fetched) -> Outcome:
@@ -375,7 +388,7 @@ class AttemptSession:
         self._tracker.note_outputs(outputs)
         for fault in fetched.left_out:
             self._tracker.warn(fault)
-        return judge(entry, outputs, self._orders.stop_with)
+        return judge(entry, outputs, self._orders.stop_with, self._models_of)
 
     # Stopping
 

@@ -10,7 +10,7 @@ import structlog
 
 from comfyrail.errors import StoreUnavailable
 from comfyrail.fleet.comfyui.pictures import WorkerPicture
-from comfyrail.fleet.outputs import FILE_LIMIT, BlobSink, save_picture
+from comfyrail.fleet.outputs import FILE_LIMIT, Saves, save_picture
 from comfyrail.fleet.previews import Previews
 from comfyrail.jobs.job import Attempt, NewOutput
 
@@ -21,7 +21,7 @@ SENDER_MARK = "websocket"
 
 
 class SocketPictures:
-    def __init__(self, attempt: Attempt, sink: BlobSink, previews: Previews | None) -> None:
+    def __init__(self, attempt: Attempt, sink: Saves, previews: Previews | None) -> None:
         self._attempt = attempt
         self._sink = sink
         self._previews = previews

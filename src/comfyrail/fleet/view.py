@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from comfyrail.clock import Instant
 from comfyrail.fleet.health import WorkerHealth
 from comfyrail.ids import JobId, WorkerId
+from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.workers import WorkerStatus
 
 
@@ -35,3 +36,5 @@ class WorkerView:
     load: float = 0.0
     health: WorkerHealth = field(default_factory=WorkerHealth)
     is_cordoned: bool = False
+    error_detail: Fault | None = None
+    """The same as `error`, with its category, its code and what to do about it."""

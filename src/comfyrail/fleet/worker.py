@@ -107,7 +107,7 @@ class LiveWorker:
             return WorkerStatus.FAILED
         if self.health.is_blocked:
             return WorkerStatus.UNHEALTHY
-        if life.is_ready:
+        if life.is_ready and not life.is_suspected:
             return WorkerStatus.BUSY if self.attempts.workload else WorkerStatus.IDLE
         has_trouble = life.was_ready or life.error is not None
         return WorkerStatus.UNHEALTHY if has_trouble else WorkerStatus.STARTING
@@ -153,6 +153,7 @@ class LiveWorker:
             added_at=self.added_at,
             last_active_at=attempts.last_active_at,
             error=self.error,
+            error_detail=self.life.fault or self.health.fault,
             pool=self.traits.pool,
             labels=knowledge.labels,
             models=sum(len(names) for names in knowledge.machine.models.values()),
@@ -190,7 +191,7 @@ class LiveWorker:
     def start(self, attempt: Attempt) -> None:
         """Begin an attempt that the scheduler gave it; its end is written by itself."""
         connection = self.life.connection
-        if connection is None or not self.life.is_ready or self.status not in TRUSTED:
+        if connection is None or self.status not in TRUSTED:
             self.attempts.refuse(attempt.token, "the worker went away before the job began")
         else:
             self.attempts.begin(attempt, connection, adopted=False)
@@ -216,7 +217,7 @@ class LiveWorker:
     async def refresh(self) -> None:
         """Ask a worker that is up for its nodes and models anew: files come and go."""
         connection = self.life.connection
-        if not self.life.is_ready or connection is None:
+        if not self.life.is_ready or self.life.is_suspected or connection is None:
             return
         try:
             await self.knowledge.ask_for_nodes(connection)
@@ -238,7 +239,7 @@ class LiveWorker:
         try:
             await self.life.stop_host()
         except WorkerError as error:
-            self.life.note_error(error.message)
+            self.life.note_error(error.message, error)
             raise
         self.knowledge.forget()
 

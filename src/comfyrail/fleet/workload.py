@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
@@ -93,6 +93,20 @@ class Workload:
                 held.is_given_back = True
                 held.session.worker_is_gone(lost, still_runs=still_runs)
 
+    def give_back_waiting(self, why: str, *, still_runs: bool) -> None:
+        """Those that have not begun go back, at no cost to their jobs. Where none is known to have
+        begun, the first may be the one that runs: it stays.
+        """
+        held_ones = list(self._held.values())
+        for held in held_ones if _has_begun(held_ones) else held_ones[1:]:
+            if not held.is_given_back and not held.session.has_begun:
+                held.is_given_back = True
+                held.session.worker_is_gone(Lost(why, counted=False), still_runs=still_runs)
+
+    def given_back(self) -> list[str]:
+        """The prompts of those that were told to end and have not yet."""
+        return [held.session.prompt_id for held in self._held.values() if held.is_given_back]
+
     def free_in(self) -> float:
         """Seconds until it has done what it has, as far as anyone knows."""
         return min(LONGEST_SECONDS, sum(_remaining(held) for held in self._held.values()))
@@ -160,6 +174,10 @@ class Workload:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _has_begun(held_ones: Iterable[Held]) -> bool:
+    return any(held.session.has_begun for held in held_ones)
 
 
 def _remaining(held: Held) -> float:

@@ -6,9 +6,14 @@ from typing import Any
 
 from comfyrail.errors import Category, ComfyrailError
 
+SUGGESTED_ACTION = "suggested_action"
+"""The detail under which a fault says what can be done about it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
+    """`retry_after`: seconds after which submitting the job again may help."""
+
     category: Category
     code: str
     message: str
@@ -19,6 +24,12 @@ class Fault:
     def of(cls, error: ComfyrailError) -> "Fault":
         return cls(error.category, error.code, error.message, error.details, error.retry_after)
 
+    @property
+    def suggested_action(self) -> str | None:
+        """What the owner of the job can do, in a sentence."""
+        action = self.details.get(SUGGESTED_ACTION)
+        return action if isinstance(action, str) else None
+
 
 def queue_timeout(seconds: float) -> Fault:
     return Fault(
@@ -26,7 +37,11 @@ def queue_timeout(seconds: float) -> Fault:
         "QUEUE_TIMEOUT",
         f"No worker took the job within {seconds:g} s. See that workers are up and can run it, "
         "then submit it again, with a higher priority or a longer queue_timeout.",
-        {"queue_timeout": seconds},
+        {
+            "queue_timeout": seconds,
+            SUGGESTED_ACTION: "See that workers are up and can run it, then submit it again, with "
+            "a higher priority or a longer queue_timeout.",
+        },
     )
 
 
@@ -36,5 +51,9 @@ def worker_lost(worker_id: str, cause: str, attempts: int) -> Fault:
         "WORKER_LOST",
         f"The job lost its worker {attempts} times, the last time '{worker_id}' ({cause}). "
         "Look at the workers' logs, then submit it again.",
-        {"worker_id": worker_id, "cause": cause},
+        {
+            "worker_id": worker_id,
+            "cause": cause,
+            SUGGESTED_ACTION: "Look at the workers' logs, then submit it again.",
+        },
     )

@@ -9,6 +9,7 @@ from comfyrail.ids import AttemptToken, BatchId, JobId, OutputId, TenantId, Work
 from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.priority import DEFAULT_PRIORITY, QueueClass, Standing
+from comfyrail.jobs.recovery import MAXIMUM_RETRIES, RecoveryKind
 from comfyrail.jobs.states import AttemptState, JobState
 
 
@@ -32,6 +33,7 @@ class NewJob:
     """How the engine carries it out, as JSON; None where nothing is asked for."""
     estimated_cost: float | None = None
     """US dollars, as expected before it runs."""
+    max_retries: int = MAXIMUM_RETRIES
     not_before: Instant | None = None
     """It is held back until then."""
     queue_timeout: float | None = None
@@ -99,6 +101,13 @@ class Job:
     estimated_cost: float | None = None
     cost: float | None = None
     """US dollars of all its attempts so far."""
+    max_retries: int = MAXIMUM_RETRIES
+    held_until: Instant | None = None
+    """It is queued and may not start before."""
+
+    @property
+    def is_held(self) -> bool:
+        return self.held_until is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +128,25 @@ class Attempt:
     progress: Progress
     cancel_requested: bool
     execution_config: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """One try of a job as its owner sees it afterwards."""
+
+    number: int
+    worker_id: WorkerId
+    state: AttemptState
+    started_at: Instant
+    ended_at: Instant | None
+    cause: str | None
+    """Why it was lost."""
+    fault: Fault | None
+    """How it failed."""
+    recovery: RecoveryKind | None
+    """How the job was tried again after it."""
+    retry_delay: float | None
+    """Seconds that were waited before that."""
 
 
 @dataclass(frozen=True, slots=True)

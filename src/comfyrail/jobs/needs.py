@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import msgspec
 
@@ -35,6 +36,10 @@ class JobNeeds:
     memory: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     """What the job asks of its worker's labels (region, pool, …)."""
+    avoided: tuple[str, ...] = ()
+    """Workers on which it has failed: it goes to others that can run it, where there are any."""
+    above_memory: int = 0
+    """Bytes of video memory that were too few: it goes to workers with more, if there are any."""
 
     @cached_property
     def group(self) -> str:
@@ -50,15 +55,19 @@ class JobNeeds:
         return sum(model.size for model in self.models)
 
     def encode(self) -> bytes:
-        return _encode(
-            {
-                "node_types": sorted(self.node_types),
-                "models": [[each.folder, each.name, each.size] for each in sorted(self.models)],
-                "video_memory": self.video_memory,
-                "memory": self.memory,
-                "labels": dict(self.labels),
-            }
-        )
+        content: dict[str, Any] = {
+            "node_types": sorted(self.node_types),
+            "models": [[each.folder, each.name, each.size] for each in sorted(self.models)],
+            "video_memory": self.video_memory,
+            "memory": self.memory,
+            "labels": dict(self.labels),
+        }
+        # Only where they say something: the groups of all other jobs stay what they were.
+        if self.avoided:
+            content["avoided"] = list(self.avoided)
+        if self.above_memory:
+            content["above_memory"] = self.above_memory
+        return _encode(content)
 
     @classmethod
     def decode(cls, content: bytes) -> "JobNeeds":
@@ -69,6 +78,8 @@ class JobNeeds:
             raw.video_memory,
             raw.memory,
             raw.labels,
+            tuple(raw.avoided),
+            raw.above_memory,
         )
 
 
@@ -78,6 +89,8 @@ class _Encoded(msgspec.Struct):
     video_memory: int = 0
     memory: int = 0
     labels: dict[str, str] = {}
+    avoided: list[str] = []
+    above_memory: int = 0
 
 
 def job_needs(

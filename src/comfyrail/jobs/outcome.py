@@ -1,13 +1,16 @@
 """How an attempt ended, as a value, and what becomes of the job then."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from comfyrail.jobs.faults import Fault, worker_lost
 from comfyrail.jobs.job import Job, NewOutput
+from comfyrail.jobs.recovery import RecoveryKind, Remedy, Retry, RetryRules, decide_retry
 from comfyrail.jobs.states import AttemptState, JobState
 
-MAXIMUM_RETRIES = 3
+RETRYING = "retrying"
+"""The reason of a queued job that has been tried before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +20,14 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The attempt failed; outputs that were ready before are kept and marked as partial."""
+    """The attempt failed; outputs that were ready before are kept and marked as partial.
+
+    `remedy`: how it may be tried again; None: trying again would be of no use.
+    """
 
     fault: Fault
     outputs: tuple[NewOutput, ...] = ()
+    remedy: Remedy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +50,19 @@ Outcome = Completed | Failed | Cancelled | Lost
 
 
 @dataclass(frozen=True, slots=True)
+class Past:
+    """What was tried before, and the rules for trying again. `chance`: from 0 to 1."""
+
+    recoveries: Mapping[RecoveryKind, int] = field(default_factory=dict)
+    rules: RetryRules = field(default_factory=RetryRules)
+    chance: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What an outcome makes of the attempt and of its job."""
+    """What an outcome makes of the attempt and of its job. `fault`: the job's, when it has failed;
+    `retry`: how it goes on when it is queued again.
+    """
 
     attempt_state: AttemptState
     job_state: JobState
@@ -52,33 +70,65 @@ class Conclusion:
     reason: str | None = None
     retries: int = 0
     outputs: tuple[NewOutput, ...] = ()
+    retry: Retry | None = None
 
 
-def conclude(job: Job, outcome: Outcome) -> Conclusion:
+def conclude(job: Job, outcome: Outcome, past: Past | None = None) -> Conclusion:
     match outcome:
         case Completed(outputs):
             return Conclusion(
                 AttemptState.COMPLETED, JobState.COMPLETED, None, None, job.retries, outputs
             )
-        case Failed(fault, outputs):
-            return Conclusion(
-                AttemptState.FAILED, JobState.FAILED, fault, None, job.retries, outputs
-            )
+        case Failed():
+            return _conclude_failed(job, outcome, past or Past())
         case Cancelled(outputs):
             return Conclusion(
                 AttemptState.CANCELLED, JobState.CANCELLED, None, None, job.retries, outputs
             )
-        case Lost(cause, counted):
-            return _conclude_lost(job, cause, counted=counted)
+        case Lost():
+            return _conclude_lost(job, outcome, past or Past())
         case _:
             assert_never(outcome)
 
 
-def _conclude_lost(job: Job, cause: str, *, counted: bool) -> Conclusion:
+def _conclude_failed(job: Job, failed: Failed, past: Past) -> Conclusion:
+    if job.cancel_requested and failed.remedy is not None:
+        return Conclusion(
+            AttemptState.FAILED, JobState.CANCELLED, None, None, job.retries, failed.outputs
+        )
+    retry = _decide(job, failed.remedy, past)
+    if retry is not None:
+        return Conclusion(
+            AttemptState.FAILED,
+            JobState.QUEUED,
+            None,
+            RETRYING,
+            job.retries + 1,
+            failed.outputs,
+            retry,
+        )
+    return Conclusion(
+        AttemptState.FAILED, JobState.FAILED, failed.fault, None, job.retries, failed.outputs
+    )
+
+
+def _conclude_lost(job: Job, lost: Lost, past: Past) -> Conclusion:
     if job.cancel_requested:
         return Conclusion(AttemptState.LOST, JobState.CANCELLED, None, None, job.retries)
-    retries = job.retries + (1 if counted else 0)
-    if retries > MAXIMUM_RETRIES:
-        fault = worker_lost(job.worker_id or "unknown", cause, retries)
+    if not lost.counted:
+        return Conclusion(
+            AttemptState.LOST, JobState.QUEUED, None, RETRYING, job.retries, retry=Retry()
+        )
+    retry = _decide(job, Remedy(RecoveryKind.ELSEWHERE, job.worker_id), past)
+    if retry is None:
+        fault = worker_lost(job.worker_id or "unknown", lost.cause, job.retries + 1)
         return Conclusion(AttemptState.LOST, JobState.FAILED, fault, None, job.retries)
-    return Conclusion(AttemptState.LOST, JobState.QUEUED, None, "retrying", retries)
+    return Conclusion(
+        AttemptState.LOST, JobState.QUEUED, None, RETRYING, job.retries + 1, retry=retry
+    )
+
+
+def _decide(job: Job, remedy: Remedy | None, past: Past) -> Retry | None:
+    return decide_retry(
+        remedy, job.retries, job.max_retries, past.recoveries, past.rules, past.chance
+    )

@@ -37,6 +37,8 @@ class WorkerProfile:
     load_bytes_per_second: float = 1_000_000_000.0
     keeps_models: bool = True
     """Whether models of earlier jobs stay in memory while there is room for them."""
+    refused_models: frozenset[str] = frozenset()
+    """Names of models that it has and could not load lately: it gets no jobs with them for now."""
 
 
 @dataclass(frozen=True, slots=True)

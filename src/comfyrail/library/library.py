@@ -21,6 +21,7 @@ from comfyrail.library.folder import (
 )
 from comfyrail.library.names import LIBRARY_FOLDER, TENANTS_FOLDER, check_name, library_path
 from comfyrail.library.writer import Added, FolderWriter
+from comfyrail.store.disk_trouble import disk_error
 
 READERS = 4
 EXPORTERS = 2
@@ -59,7 +60,7 @@ class WorkflowLibrary:
 
     async def in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Do what blocks, in the threads of those who read."""
-        return await _in_thread(self._readers, work, *arguments)
+        return await _in_thread(self._readers, self._data, work, *arguments)
 
     # Reading
 
@@ -81,7 +82,7 @@ class WorkflowLibrary:
     async def export_bundle(self, tenant: TenantId, name: str, version: int | None) -> BinaryIO:
         """A file with the bundle, which is nowhere else: close it, and it is gone."""
         folder = self._folder(tenant)
-        return await _in_thread(self._exporters, self._export, folder, name, version)
+        return await _in_thread(self._exporters, self._data, self._export, folder, name, version)
 
     # Writing
 
@@ -137,7 +138,7 @@ class WorkflowLibrary:
         writer = FolderWriter(self._folder(tenant))
 
         def run() -> Result:
-            with _disk_errors():
+            with _disk_errors(self._data):
                 writer.make()
                 return work(writer)
 
@@ -193,21 +194,20 @@ def _roots(data: Path) -> Iterator[Path]:
         yield data / TENANTS_FOLDER / name / LIBRARY_FOLDER
 
 
-async def _in_thread(executor: Executor, work: Callable[..., Result], *arguments: Any) -> Result:
+async def _in_thread(
+    executor: Executor, data: Path, work: Callable[..., Result], *arguments: Any
+) -> Result:
     def run() -> Result:
-        with _disk_errors():
+        with _disk_errors(data):
             return work(*arguments)
 
     return await asyncio.get_running_loop().run_in_executor(executor, run)
 
 
 @contextlib.contextmanager
-def _disk_errors() -> Iterator[None]:
+def _disk_errors(data: Path) -> Iterator[None]:
     """What the disk refuses is not the fault of whoever asks."""
     try:
         yield
     except OSError as error:
-        raise StoreUnavailable(
-            f"The library cannot be read or written: {error.strerror}. Check the disk.",
-            retry_after=5.0,
-        ) from error
+        raise disk_error("The library", data, error) from error

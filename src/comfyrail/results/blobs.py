@@ -5,18 +5,22 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from comfyrail.disk import sync_folder
-from comfyrail.errors import ConfigurationError, OutputNotFound, StoreUnavailable
+from comfyrail.errors import ConfigurationError, OutputNotFound
+from comfyrail.store.disk_trouble import disk_error
 
 WRITE_SIZE = 1 << 20
 Result = TypeVar("Result")
 
 _KEY = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}")
+_SHELF = re.compile(r"[0-9a-f]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +30,31 @@ class StoredBlob:
     sha256: str
 
 
-class LocalBlobStore:
-    """Files under one folder, named by the SHA-256 of their content."""
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A blob as it was when someone looked: one that is saved again is another file."""
 
-    def __init__(self, folder: Path) -> None:
+    key: str
+    inode: int
+    changed_at: int
+
+
+class LocalBlobStore:
+    """Files under one folder, named by the SHA-256 of their content.
+
+    What was saved is in hand until it is settled: nothing refers to it yet, and it must not go.
+    """
+
+    def __init__(self, folder: Path, refused: Callable[[], None] = lambda: None) -> None:
+        """`refused` is called when the disk does not take something."""
         self._folder = folder
         self._incoming = folder / "incoming"
+        self._refused = refused
+        self._naming = threading.Lock()
+        """Held while a file gets its name, and while one is looked at and removed: content that is
+        saved again must not go because it was there before."""
+        self._in_hand: Counter[str] = Counter()
+        self._doubtful: set[str] = set()
         try:
             self._incoming.mkdir(parents=True, exist_ok=True)
             for leftover in self._incoming.iterdir():
@@ -45,7 +68,8 @@ class LocalBlobStore:
     async def save(self, chunks: AsyncIterator[bytes]) -> StoredBlob:
         """Keep the bytes; when this returns they are on disk (fsync).
 
-        Raises StoreUnavailable when the disk does not take them.
+        Raises StoreUnavailable, or the kind of it that says what is wrong, when the disk does not
+        take them.
         """
         incoming: _Incoming | None = None
         buffer = bytearray()
@@ -53,13 +77,18 @@ class LocalBlobStore:
             async for chunk in chunks:
                 buffer += chunk
                 if len(buffer) >= WRITE_SIZE:
-                    incoming = await _on_disk(self._receive, incoming, bytes(buffer))
+                    incoming = await self._on_disk(self._receive, incoming, bytes(buffer))
                     buffer.clear()
-            # Most outputs are small: opened, written, synced and named in one go.
-            return await _on_disk(self._keep, incoming, bytes(buffer))
         except BaseException:
             if incoming is not None:
                 incoming.discard()
+            raise
+        # Most outputs are small: opened, written, synced and named in one go.
+        keeping = asyncio.ensure_future(self._on_disk(self._keep, incoming, bytes(buffer)))
+        try:
+            return await asyncio.shield(keeping)
+        except asyncio.CancelledError:
+            keeping.add_done_callback(self._give_up)
             raise
 
     def path_of(self, key: str) -> Path:
@@ -68,6 +97,62 @@ class LocalBlobStore:
         if not _KEY.fullmatch(key) or not path.is_file():
             raise OutputNotFound("The output's file is gone from the blob store.")
         return path
+
+    def _give_up(self, keeping: "asyncio.Future[StoredBlob]") -> None:
+        """Nobody waits for it any more."""
+        if not keeping.cancelled() and keeping.exception() is None:
+            self.settle([keeping.result().key], are_kept=False)
+
+    # What the sweeper asks
+
+    @property
+    def has_in_hand(self) -> bool:
+        return bool(self._in_hand)
+
+    def settle(self, keys: Collection[str], *, are_kept: bool) -> None:
+        """Whoever saved these has written down what refers to them, or never will."""
+        with self._naming:
+            self._in_hand.subtract(keys)
+            for key in keys:
+                if self._in_hand[key] <= 0:
+                    del self._in_hand[key]
+            if not are_kept:
+                self._doubtful.update(keys)
+
+    def doubt(self, keys: Collection[str]) -> None:
+        """Nothing may refer to these."""
+        with self._naming:
+            self._doubtful.update(keys)
+
+    def take_doubtful(self) -> Sequence[StoredFile]:
+        """What was saved in vain since the last call, as far as it is still there."""
+        with self._naming:
+            keys, self._doubtful = sorted(self._doubtful), set()
+        return [file for key in keys if (file := _look_at(self._folder / key, key)) is not None]
+
+    async def files(self) -> AsyncIterator[Sequence[StoredFile]]:
+        """Everything that is there, a part of it at a time."""
+        for shelf in await asyncio.to_thread(self._shelves):
+            files = await asyncio.to_thread(_files_on, shelf)
+            if files:
+                yield files
+
+    async def remove(self, files: Sequence[StoredFile]) -> int:
+        """Remove those that nobody has in hand or has saved again since they were looked at; how
+        many that were.
+        """
+        return await asyncio.to_thread(lambda: sum(map(self._remove, files)))
+
+    def _shelves(self) -> list[Path]:
+        return sorted(path for path in self._folder.iterdir() if _SHELF.fullmatch(path.name))
+
+    def _remove(self, file: StoredFile) -> bool:
+        path = self._folder / file.key
+        with self._naming:
+            if file.key in self._in_hand or _look_at(path, file.key) != file:
+                return False
+            path.unlink()
+        return True
 
     def _receive(self, incoming: "_Incoming | None", data: bytes) -> "_Incoming":
         incoming = incoming or _Incoming(self._incoming)
@@ -87,12 +172,22 @@ class LocalBlobStore:
             if not target.parent.exists():
                 target.parent.mkdir(exist_ok=True)
                 sync_folder(self._folder)
-            received.path.replace(target)
+            with self._naming:
+                received.path.replace(target)
+                self._in_hand[key] += 1
         except BaseException:
             received.discard()
             raise
         sync_folder(target.parent)
         return StoredBlob(key, received.size, digest)
+
+    async def _on_disk(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Run it in a thread; what the disk refuses is not the fault of whoever sends the bytes."""
+        try:
+            return await asyncio.to_thread(work, *arguments)
+        except OSError as error:
+            self._refused()
+            raise disk_error("The blob store", self._folder, error) from error
 
 
 class _Incoming:
@@ -121,11 +216,16 @@ class _Incoming:
         self.path.unlink(missing_ok=True)
 
 
-async def _on_disk(work: Callable[..., Result], *arguments: Any) -> Result:
-    """Run it in a thread; what the disk refuses is not the fault of whoever sends the bytes."""
+def _files_on(shelf: Path) -> list[StoredFile]:
+    with os.scandir(shelf) as entries:
+        found = [(f"{shelf.name}/{entry.name}", Path(entry)) for entry in entries]
+    looked_at = (_look_at(path, key) for key, path in found if _KEY.fullmatch(key))
+    return [file for file in looked_at if file is not None]
+
+
+def _look_at(path: Path, key: str) -> StoredFile | None:
     try:
-        return await asyncio.to_thread(work, *arguments)
-    except OSError as error:
-        raise StoreUnavailable(
-            f"The blob store cannot be written: {error.strerror}. Check the disk.", retry_after=5.0
-        ) from error
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return StoredFile(key, found.st_ino, found.st_mtime_ns)

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.workers import WorkerProfile
-from comfyrail.scheduling.scoring import can_run, has_model
+from comfyrail.scheduling.scoring import can_run, has_all, has_model
 
 Wanted = TypeVar("Wanted")
 
@@ -20,6 +20,23 @@ def obstacle(needs: JobNeeds, profiles: Sequence[WorkerProfile]) -> str | None:
         return NO_WORKER
     if any(can_run(needs, profile) for profile in profiles):
         return None
+    return _unloadable(needs, profiles) or _lack(needs, profiles)
+
+
+def _unloadable(needs: JobNeeds, profiles: Sequence[WorkerProfile]) -> str | None:
+    """Whether there are workers that have all that the job asks for, and could not load it."""
+    refused = (each.refused_models for each in profiles if has_all(needs, each))
+    names = sorted(needs.model_names.intersection(frozenset().union(*refused)))
+    if not names:
+        return None
+    return (
+        f"The model {_listed(names)} has failed to load on every worker that could run the job, "
+        "again and again. It is tried again after a rest; when, and why it failed, is told by: "
+        "comfyrail workers show"
+    )
+
+
+def _lack(needs: JobNeeds, profiles: Sequence[WorkerProfile]) -> str:
     labels = _lacking(
         profiles,
         needs.labels.items(),

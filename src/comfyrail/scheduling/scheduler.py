@@ -57,6 +57,7 @@ class Scheduler:
         self._shares = FairShares()
         self._lanes = LaneReader(store)
         self._rest_seconds = SHORTEST_REST_SECONDS
+        self._held: set[str] = set()
         self.waits = WaitFigures(targets)
 
     async def run(self) -> None:
@@ -73,12 +74,20 @@ class Scheduler:
                 if await woken.wait(wake_in):
                     self._rest_seconds = SHORTEST_REST_SECONDS
 
+    def hold(self, reason: str) -> None:
+        """Give out no jobs until every reason for that is gone."""
+        self._held.add(reason)
+
+    def release(self, reason: str) -> None:
+        self._held.discard(reason)
+        self._store.signals.notify(QUEUE)
+
     async def round(self) -> float | None:
         """Place what can be placed now; the seconds after which to look again unasked.
 
         A job that no free worker can run is passed over: those behind it need not wait for it.
         """
-        while True:
+        while not self._held:
             workers = self._workers.schedulable_workers()
             if not any(worker.slots for worker in workers):
                 return None
@@ -90,6 +99,7 @@ class Scheduler:
             if not begun:
                 return self._rest(decision.wake_in)
             self._rest_seconds = SHORTEST_REST_SECONDS
+        return None
 
     async def _decide(self, lanes: Sequence[Lane]) -> Decision:
         if not lanes:
@@ -115,7 +125,7 @@ class Scheduler:
                     self.waits.note(lane.queue_class, max(0, now - job.submitted_at) / 1000)
 
     async def _begin(self, placements: Sequence[Placement]) -> int:
-        if not placements:
+        if not placements or self._held:
             return 0
         assignments = [
             Assignment(each.job_id, WorkerId(each.worker_id), new_attempt_token(), each)

@@ -19,7 +19,12 @@ LEAST_BYTES_PER_SECOND = 1_000_000.0
 
 
 def can_run(needs: JobNeeds, profile: WorkerProfile) -> bool:
-    """Whether a worker has what a job asks for. What it does not tell is not held against it."""
+    """Whether a worker can run a job now."""
+    return can_load(needs, profile) and has_all(needs, profile)
+
+
+def has_all(needs: JobNeeds, profile: WorkerProfile) -> bool:
+    """Whether it has what the job asks for. What it does not tell is not held against it."""
     return (
         needs.node_types <= profile.node_types
         and (profile.video_memory is None or needs.video_memory <= profile.video_memory)
@@ -27,6 +32,11 @@ def can_run(needs: JobNeeds, profile: WorkerProfile) -> bool:
         and all(profile.labels.get(name) == value for name, value in needs.labels.items())
         and all(has_model(profile, model) for model in needs.models)
     )
+
+
+def can_load(needs: JobNeeds, profile: WorkerProfile) -> bool:
+    """Whether none of the job's models has lately failed to load there, again and again."""
+    return not profile.refused_models or profile.refused_models.isdisjoint(needs.model_names)
 
 
 def has_model(profile: WorkerProfile, model: ModelUse) -> bool:

@@ -3,13 +3,15 @@ and what it has been given counts at once (its time, its models, its memory).
 
 Nothing here looks at all workers for a job. Workers that have a model warm are found by the model,
 and the others by their profile, in heaps by when they are free; an entry that is no longer true
-is mended when it comes up.
+is mended when it comes up. The few workers that a job is to stay away from are passed over when
+they come up.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 
-from comfyrail.jobs.needs import JobNeeds
+from comfyrail.jobs.needs import JobNeeds, ModelUse
 from comfyrail.jobs.workers import SchedulableWorker, WorkerProfile
 from comfyrail.scheduling.candidates import CandidateMemo
 from comfyrail.scheduling.scoring import load_seconds, memory_fit
@@ -27,13 +29,22 @@ EMPTY = -1
 LEAST_BUSY = 0.05
 """Seconds. A worker that takes nothing now is never as good as one that does."""
 
+LONGEST_DETOUR = 60.0
+"""Seconds. A job goes back to a worker on which it has failed when no other is free within this
+time: an hour behind another job would be worse."""
+
+_NOBODY: frozenset[Index] = frozenset()
+
 
 class Group:
     """Jobs of equal needs, and where they could run."""
 
     __slots__ = (
+        "avoids",
         "capable",
         "has_one",
+        "is_choosy",
+        "kinds",
         "largest",
         "matters",
         "names",
@@ -57,6 +68,12 @@ class Group:
         self.capable: list[tuple[float, float, Index]] | None = None
         """Profiles that can run it, by when the first worker of each is free, then by how well its
         memory fits."""
+        self.is_choosy = bool(needs.avoided or needs.above_memory)
+        """Whether it goes to some of the workers that can run it only where there are no others."""
+        self.kinds: frozenset[Index] = frozenset()
+        """The profiles in `capable`."""
+        self.avoids: frozenset[Index] = _NOBODY
+        """Workers of these profiles that it does not go to."""
         self.matters: bool | None = None
 
 
@@ -78,7 +95,10 @@ class Timeline:
         self._with_model: dict[str, list[Entry]] = {name: [] for name in self._sizes}
         self._in_order: set[str] = set()
         """Models whose list of workers has been made a heap: the others are not asked for yet."""
-        self._heaps_by_largest: dict[str, list[Group]] = {}
+        self._shared_heaps: dict[tuple[tuple[ModelUse, ...], frozenset[Index]], list[Entry]] = {}
+        """By models and profiles, those that are not a model's own."""
+        self._heaps_by_largest: dict[str, list[tuple[Group, list[Entry]]]] = {}
+        """The same by their largest model, each with one of its groups."""
         self._profiles: list[WorkerProfile] = []
         self._kinds: list[Index] = []
         """Of each worker, the number of its profile."""
@@ -86,6 +106,7 @@ class Timeline:
         self._places: list[int] = []
         """Of each profile, the free slots."""
         self._contested: frozenset[Index] | None = None
+        self._avoided: dict[str, Index] | None = None
         self._index_workers()
 
     def _index_workers(self) -> None:
@@ -116,14 +137,18 @@ class Timeline:
                 yield index
 
     def can_run(self, group: Group, index: Index) -> bool:
-        return self._memo.can_run(group.needs, self.workers[index].profile)
+        """Whether the worker may be given jobs of the group."""
+        if not group.is_choosy:
+            return self._memo.can_run(group.needs, self.workers[index].profile)
+        self._capable(group)
+        return self._kinds[index] in group.kinds and index not in group.avoids
 
     def is_runnable(self, group: Group) -> bool:
         """Whether there is a worker, free or not, that can run it."""
         return bool(self._capable(group))
 
     def has_place(self, group: Group) -> bool:
-        """Whether a worker that can run it would take a job now."""
+        """Whether a worker that can run it, be it one to be avoided, would take a job now."""
         return any(self._places[number] > 0 for *_, number in self._capable(group))
 
     def matters(self, group: Group) -> bool:
@@ -148,19 +173,28 @@ class Timeline:
         heap = group.warm
         if heap is None:
             heap = group.warm = self._warm_workers(group)
-        while heap:
+        passed_over: list[Entry] = []
+        found: tuple[float, Index] | None = None
+        while heap and found is None:
             start, useful, idle_since, index = heap[0]
             if group.largest not in self.warm[index]:
                 heappop(heap)
                 continue
             true_start = self.ready[index] if group.has_one else self.start_on(group, index)
-            if true_start == start:
-                return start, index
-            heapreplace(heap, (true_start, useful, idle_since, index))
-        return None
+            if true_start != start:
+                heapreplace(heap, (true_start, useful, idle_since, index))
+            elif index in group.avoids:
+                passed_over.append(heappop(heap))
+            else:
+                found = start, index
+        for entry in passed_over:
+            heappush(heap, entry)
+        return found
 
     def _warm_workers(self, group: Group) -> list[Entry]:
-        """Groups of one model that every worker can run share the heap of that model."""
+        """Groups of one model that every worker can run share the heap of that model; those with
+        the same models that workers of the same profiles can run share one of their own.
+        """
         if group.largest is None:
             return []
         everywhere = self._with_model[group.largest]
@@ -169,9 +203,16 @@ class Timeline:
             heapify(everywhere)
         if group.has_one and len(self._capable(group)) == len(self._profiles):
             return everywhere
-        self._heaps_by_largest.setdefault(group.largest, []).append(group)
-        capable = {number for *_, number in self._capable(group)}
-        kinds = self._kinds
+        self._capable(group)
+        key = (group.needs.models, group.kinds)
+        heap = self._shared_heaps.get(key)
+        if heap is None:
+            heap = self._shared_heaps[key] = self._warm_among(group, everywhere)
+            self._heaps_by_largest.setdefault(group.largest, []).append((group, heap))
+        return heap
+
+    def _warm_among(self, group: Group, everywhere: list[Entry]) -> list[Entry]:
+        capable, kinds = group.kinds, self._kinds
         heap = [entry for entry in everywhere if kinds[entry[3]] in capable]
         if not group.has_one:
             heap = [
@@ -189,7 +230,7 @@ class Timeline:
         heap = self._capable(group)
         while heap:
             ready, unfit, number = heap[0]
-            true_ready, index = self._first_of(number)
+            true_ready, index = self._first_of(number, group.avoids)
             if true_ready == ready:
                 return self.start_on(group, index), index
             heapreplace(heap, (true_ready, unfit, number))
@@ -198,21 +239,67 @@ class Timeline:
     def _capable(self, group: Group) -> list[tuple[float, float, Index]]:
         if group.capable is None:
             needed = group.needs.video_memory
-            group.capable = [
-                (self._first_of(number)[0], -memory_fit(needed, profile.video_memory), number)
+            numbers = [
+                number
                 for number, profile in enumerate(self._profiles)
                 if self._memo.can_run(group.needs, profile)
+            ]
+            if group.is_choosy:
+                numbers = self._preferred(group, numbers)
+            group.kinds = frozenset(numbers)
+            group.capable = [
+                (
+                    self._first_of(number, group.avoids)[0],
+                    -memory_fit(needed, self._profiles[number].video_memory),
+                    number,
+                )
+                for number in numbers
             ]
             heapify(group.capable)
         return group.capable
 
-    def _first_of(self, number: Index) -> tuple[float, Index]:
+    def _preferred(self, group: Group, numbers: Sequence[Index]) -> list[Index]:
+        """Of the profiles that can run the group those that it goes to: not to workers on which it
+        has failed, where there is another one that will soon be free; and of those that are left to
+        the ones with more memory than was too little, where there are any.
+        """
+        avoids = {index for index in self._to_avoid(group) if self._kinds[index] in numbers}
+        counts = Counter(self._kinds[index] for index in avoids)
+        left = [each for each in numbers if len(self._of_profile[each]) > counts[each]]
+        if not self._is_free_soon(left, frozenset(avoids)):
+            avoids, left = set(), list(numbers)
+        too_little = group.needs.above_memory
+        larger = [each for each in left if (self._profiles[each].video_memory or 0) > too_little]
+        left = larger if too_little and larger else left
+        group.avoids = frozenset(index for index in avoids if self._kinds[index] in left)
+        return left
+
+    def _is_free_soon(self, numbers: Sequence[Index], avoids: frozenset[Index]) -> bool:
+        return any(self._first_of(each, avoids)[0] <= LONGEST_DETOUR for each in numbers)
+
+    def _to_avoid(self, group: Group) -> Iterable[Index]:
+        if self._avoided is None:
+            asked = {worker_id for each in self._groups for worker_id in each.needs.avoided}
+            self._avoided = {
+                worker.id: index for index, worker in enumerate(self.workers) if worker.id in asked
+            }
+        return (self._avoided[each] for each in group.needs.avoided if each in self._avoided)
+
+    def _first_of(self, number: Index, avoids: frozenset[Index] = _NOBODY) -> tuple[float, Index]:
+        """Of a profile that has workers besides those to be avoided."""
         heap = self._of_profile[number]
+        passed_over: list[Entry] = []
         while True:
             ready, useful, idle_since, index = heap[0]
-            if self.ready[index] == ready:
-                return ready, index
-            heapreplace(heap, (self.ready[index], useful, idle_since, index))
+            if self.ready[index] != ready:
+                heapreplace(heap, (self.ready[index], useful, idle_since, index))
+            elif index in avoids:
+                passed_over.append(heappop(heap))
+            else:
+                break
+        for entry in passed_over:
+            heappush(heap, entry)
+        return ready, index
 
     def start_on(self, group: Group, index: Index) -> float:
         """Seconds until a job of the group would run on this worker, its models loaded."""
@@ -269,10 +356,10 @@ class Timeline:
                 heappush(self._with_model[name], entry)
             else:
                 self._with_model[name].append(entry)
-            for other in self._heaps_by_largest.get(name, ()):
-                if other.warm is not None and self.can_run(other, index):
+            for other, heap in self._heaps_by_largest.get(name, ()):
+                if self._kinds[index] in other.kinds:
                     start = self.start_on(other, index)
-                    heappush(other.warm, (start, 1, worker.idle_since, index))
+                    heappush(heap, (start, 1, worker.idle_since, index))
 
 
 def _ready_in(worker: SchedulableWorker) -> float:

@@ -9,7 +9,16 @@ from comfyrail.clock import Instant
 from comfyrail.ids import AttemptToken, BatchId, JobId, OutputId, TenantId, WorkerId
 from comfyrail.jobs.batches import Batch, BatchJob, BatchMember, NewBatch, Trial
 from comfyrail.jobs.events import Event, NewEvent
-from comfyrail.jobs.job import Attempt, IdempotencyKey, Job, NewJob, Output, Progress, Usage
+from comfyrail.jobs.job import (
+    Attempt,
+    AttemptRecord,
+    IdempotencyKey,
+    Job,
+    NewJob,
+    Output,
+    Progress,
+    Usage,
+)
 from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.outcome import Outcome
 from comfyrail.jobs.parameter_search import Search
@@ -250,6 +259,12 @@ class Store(Protocol):
         """Give a queued job another place. Raises Conflict when it is not queued."""
         ...
 
+    async def note_clock_jump(self, milliseconds: int) -> None:
+        """The wall clock was set forward by so much, or back: what waits for a retry or for its
+        queue timeout waits as long as it would have.
+        """
+        ...
+
     async def queue_state(self) -> QueueState: ...
 
     async def pause_queue(self, reason: str | None) -> QueueState:
@@ -305,10 +320,23 @@ class Store(Protocol):
         """End the attempt and move its job on, with outputs and events, in one transaction.
 
         `events` are the last ones of the attempt; they come before the one that ends it. `usage`
-        is added to what the job has cost; its record is kept among the last RECORDS_KEPT.
+        is added to what the job has cost; its record is kept among the last RECORDS_KEPT. An
+        attempt that failed with a remedy is tried again, by the store's rules for retries.
 
         Raises StaleAttempt for an old token: the attempt has ended or belongs to someone else.
         """
+        ...
+
+    async def release_attempts(self, owner: str, lease_seconds: float) -> None:
+        """Give up all attempts of an owner that is about to end: another one may adopt them."""
+        ...
+
+    async def list_attempts(self, tenant: TenantId, job_id: JobId) -> Sequence[AttemptRecord]:
+        """Every try of a job, in order. Raises JobNotFound."""
+        ...
+
+    async def referenced_blobs(self, keys: Sequence[str]) -> frozenset[str]:
+        """Those of the keys that an output has."""
         ...
 
     async def expire_leases(self) -> Sequence[JobId]:

@@ -7,6 +7,8 @@ from typing import Self
 
 from comfyrail.ids import JobId
 
+HELD = "held"
+"""Jobs that may not start yet have come."""
 QUEUE = "queue"
 WORKERS = "workers"
 RECORDS = "records"

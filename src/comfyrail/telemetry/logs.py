@@ -1,7 +1,9 @@
 """Structured logs on standard error: for people on a terminal, JSON lines elsewhere."""
 
+import contextlib
 import logging
 import sys
+from typing import TextIO, cast
 
 import structlog
 
@@ -23,7 +25,21 @@ def configure_logs(*, as_json: bool | None = None, level: str = "info") -> None:
     structlog.configure(
         processors=[*processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _UnfailingErrors())),
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(stream=sys.stderr, level=max(threshold, logging.WARNING), force=True)
+
+
+class _UnfailingErrors:
+    """Standard error, which may be a file on a full disk: a line that cannot be written must not
+    end the loop that says it.
+    """
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()

@@ -51,6 +51,7 @@ class BatchBase:
     labels: Mapping[str, str] = field(default_factory=dict)
     execution_config: Mapping[str, Any] = field(default_factory=dict)
     not_before: Instant | None = None
+    max_retries: int | None = None
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self)
@@ -168,6 +169,7 @@ class BatchJobs:
                 base.labels,
                 base.not_before,
                 base.queue_timeout,
+                base.max_retries,
                 is_batch=priority is None,
                 batch=place,
             ),

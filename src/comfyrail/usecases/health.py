@@ -1,7 +1,7 @@
 """Whether the server can do its work now."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from comfyrail.errors import NotReady
@@ -26,12 +26,22 @@ class CheckReadiness:
     soon as a pool has started a worker for it.
     """
 
-    def __init__(self, store: Store, fleet: Fleet, pools: Pools) -> None:
+    def __init__(
+        self,
+        store: Store,
+        fleet: Fleet,
+        pools: Pools,
+        obstacles: Sequence[Callable[[], None]] = (),
+    ) -> None:
+        """`obstacles` raise while something else stands in the way."""
         self._store = store
         self._fleet = fleet
         self._pools = pools
+        self._obstacles = obstacles
 
     async def __call__(self) -> ReadinessReport:
+        for raise_if_any in self._obstacles:
+            raise_if_any()
         await self._store.check()
         workers = Counter(str(view.status) for view in self._fleet.views())
         can_start = self._can_start()

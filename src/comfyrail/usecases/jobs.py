@@ -14,7 +14,7 @@ from comfyrail.errors import NotFound
 from comfyrail.fleet.previews import Preview, Previews
 from comfyrail.ids import JobId, OutputId, WorkerId
 from comfyrail.jobs.events import Event
-from comfyrail.jobs.job import Job, Output
+from comfyrail.jobs.job import AttemptRecord, Job, Output
 from comfyrail.jobs.node_results import NodeResult, fold_events
 from comfyrail.jobs.states import JobState
 from comfyrail.notifications.streams import follow_events
@@ -38,6 +38,7 @@ class JobStatus:
     """Why it does not start, where that is not merely its turn."""
     remaining_seconds: float | None
     outputs: Sequence[Output]
+    attempts: Sequence[AttemptRecord] = ()
 
 
 class BlobFiles(Protocol):
@@ -150,7 +151,8 @@ class Jobs:
             )
         else:
             outputs = await self._store.list_outputs(principal.tenant, job.id)
-        return JobStatus(job, position, wait, waiting_for, remaining, outputs)
+        attempts = await self._store.list_attempts(principal.tenant, job.id) if job.attempts else ()
+        return JobStatus(job, position, wait, waiting_for, remaining, outputs, attempts)
 
 
 def _types_of(prompt: bytes) -> dict[str, str | None]:

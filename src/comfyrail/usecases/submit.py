@@ -1,6 +1,6 @@
 """Submitting a workflow: check, estimate, store."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from comfyrail.ids import JobId, new_job_id
 from comfyrail.jobs.job import BatchPlace, IdempotencyKey, NewJob
 from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.priority import DEFAULT_PRIORITY, HIGHEST_PRIORITY, LOWEST_PRIORITY
+from comfyrail.jobs.recovery import MAXIMUM_RETRIES, MOST_RETRIES
 from comfyrail.jobs.states import JobState
 from comfyrail.planning.analysis import Analysis
 from comfyrail.store.interface import Enqueued, Store
@@ -46,6 +47,8 @@ class Submission:
     not_before: Instant | None = None
     queue_timeout: float | None = None
     """Seconds; None: as the server is set up."""
+    max_retries: int | None = None
+    """None: as the server is set up."""
     is_batch: bool = False
     """It may wait for quiet times."""
     idempotency: IdempotencyKey | None = None
@@ -77,8 +80,13 @@ class SubmitWorkflow:
         standings: Standings,
         waits: WaitForecast,
         queue_timeout: float = DEFAULT_QUEUE_TIMEOUT_SECONDS,
+        max_retries: int = MAXIMUM_RETRIES,
+        *,
+        refuse_new_work: Callable[[], None] = lambda: None,
     ) -> None:
-        """`queue_timeout`: of jobs that do not say; 0 is as long as it takes."""
+        """`queue_timeout` and `max_retries`: of jobs that do not say; a timeout of 0 is as long as
+        it takes. `refuse_new_work` raises while nothing new can be kept.
+        """
         self._store = store
         self._clock = clock
         self._checks = checks
@@ -86,6 +94,8 @@ class SubmitWorkflow:
         self._standings = standings
         self._waits = waits
         self._queue_timeout = queue_timeout
+        self._refuse_new_work = refuse_new_work
+        self._max_retries = max_retries
 
     async def __call__(self, principal: Principal, submission: Submission) -> Accepted:
         if submission.idempotency is not None:
@@ -114,6 +124,7 @@ class SubmitWorkflow:
 
     async def prepare(self, principal: Principal, submission: Submission) -> "Prepared":
         """Everything but the store: a checked job, or every fault that was found, raised."""
+        self._refuse_new_work()
         now = self._clock.now()
         _check_limits(submission, now)
         execution_config = _execution_config(principal, submission)
@@ -146,10 +157,15 @@ class SubmitWorkflow:
             ),
             not_before=_later(submission.not_before, now),
             queue_timeout=self._patience(submission),
+            max_retries=self._retries(submission),
             idempotency=submission.idempotency,
             batch=submission.batch,
         )
         return Prepared(job, checked.examination.fixes)
+
+    def _retries(self, submission: Submission) -> int:
+        wanted = submission.max_retries
+        return self._max_retries if wanted is None else wanted
 
     def _patience(self, submission: Submission) -> float | None:
         """What may wait for quiet times may wait long, unless it says otherwise."""
@@ -221,6 +237,11 @@ def _check_limits(submission: Submission, now: Instant) -> None:
             "queue_timeout is in seconds, more than 0 and at most "
             f"{MAXIMUM_QUEUE_TIMEOUT_SECONDS:g}.",
             code="INVALID_TIMEOUT",
+        )
+    retries = submission.max_retries
+    if retries is not None and not 0 <= retries <= MOST_RETRIES:
+        raise MalformedRequest(
+            f"max_retries is 0 to {MOST_RETRIES}, not {retries}.", code="INVALID_RETRIES"
         )
     start = submission.not_before
     if start is not None and start > after(now, MAXIMUM_DELAY_SECONDS):

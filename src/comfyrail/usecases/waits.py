@@ -25,6 +25,8 @@ class WaitForecast:
         self._looked_at = -FRESH_SECONDS
         self.state = QueueState()
         """Whether the queue is paused: told by whoever pauses it."""
+        self.hold: str | None = None
+        """Why the server gives out no jobs: told by whoever holds them back."""
 
     def look(self) -> None:
         """Take in what the workers do now, unless that was just done."""
@@ -37,7 +39,7 @@ class WaitForecast:
 
     def predict(self, place: QueuePlace, needs: JobNeeds | None) -> float | None:
         """Seconds until a job in this place would begin; None where nobody can tell."""
-        if self.state.is_paused:
+        if self.state.is_paused or self.hold is not None:
             return None
         return predict_wait(place, self._summary, needs)
 
@@ -46,4 +48,4 @@ class WaitForecast:
         if self.state.is_paused:
             why = f": {self.state.reason}" if self.state.reason else ""
             return f"The queue is paused{why}. Start it with: comfyrail queue resume"
-        return obstacle(needs, self._profiles)
+        return self.hold or obstacle(needs, self._profiles)

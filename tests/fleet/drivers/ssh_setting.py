@@ -35,7 +35,7 @@ async def open_setting(folder: Path) -> AsyncIterator[Setting]:
         foreign_worker() as one,
         foreign_worker() as two,
     ):
-        config = tunnel_config(server, one.url)
+        config = {**tunnel_config(server, one.url), "grace_seconds": 0}
 
         async def kill(_host: WorkerHost, _url: str) -> None:
             server.drop_connections()

@@ -151,7 +151,7 @@ async def test_a_line_that_goes_dead_without_a_word_is_noticed_and_made_again(
             for relay in (first, second):
                 with remote.server.known_hosts.open("a") as file:
                     file.write(f"[127.0.0.1]:{relay.port} {key}")
-            host = remote.host(port=first.port, keepalive=0.05)
+            host = remote.host(port=first.port, keepalive=0.05, grace_seconds=0)
             await host.start()
             first.go_dead()
             async with asyncio.timeout(20):

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
+from comfyrail.clock import SystemClock
 from comfyrail.errors import PromptRejected, WorkerProtocolError, WorkerUnreachable
 from comfyrail.fleet.comfyui.decoding import decode_reply
 from comfyrail.fleet.comfyui.history import HistoryEntry, parse_history
@@ -21,6 +22,7 @@ from comfyrail.fleet.comfyui.uploads import (
     explain_refusal,
     read_uploaded,
 )
+from comfyrail.fleet.patience import Contact
 
 CALL_TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=5)
 QUICK_SECONDS = 5.0
@@ -28,6 +30,7 @@ DOWNLOAD_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=3
 REPLY_LIMIT = 64 << 20
 SOCKET_MESSAGE_LIMIT = 64 << 20
 SOCKET_HEARTBEAT_SECONDS = 10.0
+SOCKET_CLOSE_SECONDS = 1.0
 DOWNLOAD_CHUNK = 1 << 18
 DECODED_AT_ONCE = 1 << 20
 """Replies up to this size are decoded on the event loop, larger ones in a thread."""
@@ -46,14 +49,33 @@ class ComfyClient:
     """Calls to one worker. Foreign errors become WorkerUnreachable or WorkerProtocolError."""
 
     def __init__(
-        self, endpoint: str, http: aiohttp.ClientSession, quick_seconds: float = QUICK_SECONDS
+        self,
+        endpoint: str,
+        http: aiohttp.ClientSession,
+        quick_seconds: float = QUICK_SECONDS,
+        contact: Contact | None = None,
     ) -> None:
-        """`quick_seconds` limits the small calls by which a session follows its prompt."""
+        """`quick_seconds` limits the small calls by which a session follows its prompt; `contact`
+        is told of every answer and of every call that goes without one.
+        """
         self.endpoint = endpoint.rstrip("/")
+        self.contact = contact or Contact(SystemClock())
         self.times_opened = 0
         """Sockets so far: what the worker knew before the last one it may have forgotten."""
         self._http = http
-        self._quick = aiohttp.ClientTimeout(total=quick_seconds)
+        self._quick = _exactly(quick_seconds)
+        self._calls: dict[str, set[asyncio.Timeout]] = {}
+        """Those under way, by the prompt that they are about."""
+
+    async def ask_for_sign(self, seconds: float) -> None:
+        """Whether anybody is there: any answer will do. Raises WorkerUnreachable."""
+        async with self._call("GET", "/prompt", timeout=_exactly(seconds)):
+            return
+
+    def drop_calls(self, prompt_id: str) -> None:
+        """Whoever waits for an answer about the prompt gets WorkerUnreachable now."""
+        for limit in self._calls.get(prompt_id, ()):
+            limit.reschedule(asyncio.get_running_loop().time())
 
     async def system_stats(self) -> Mapping[str, Any]:
         stats = await self._get_json("/system_stats")
@@ -97,7 +119,8 @@ class ComfyClient:
             extra["preview_method"] = "auto"
         if extra:
             body["extra_data"] = extra
-        async with self._call("POST", "/prompt", data=msgspec.json.encode(body)) as response:
+        data = msgspec.json.encode(body)
+        async with self._about(prompt_id), self._call("POST", "/prompt", data=data) as response:
             content = await self._read(response)
             if response.status == 200:
                 return
@@ -107,25 +130,28 @@ class ComfyClient:
                 raise WorkerProtocolError(
                     f"{self.endpoint} answered {response.status} to a prompt: {text}"
                 )
-            raise PromptRejected(_rejection_message(reply), _bounded(reply))
+            raise PromptRejected(_rejection_message(reply), reply, _bounded(reply))
 
     async def history(self, prompt_id: str) -> HistoryEntry | None:
-        found = await self._get_json(f"/history/{prompt_id}", self._quick)
+        async with self._about(prompt_id):
+            found = await self._get_json(f"/history/{prompt_id}", self._quick)
         return parse_history(found, prompt_id)
 
     async def presence(self, prompt_id: str) -> Presence:
         """Where the prompt is in the worker's queue."""
-        for presence, item in await self._queue():
-            if item[1] == prompt_id:
-                return presence
-        return "absent"
+        async with self._about(prompt_id):
+            queue = await self._queue()
+        return next((presence for presence, item in queue if item[1] == prompt_id), "absent")
 
     async def prompts_of(self, client_id: str) -> list[str]:
-        """Prompts in the worker's queue, running ones too, that this client submitted."""
+        """Prompts in the worker's queue, running ones too, that this client submitted, or one
+        whose name is this with a dot and something more.
+        """
         found = []
         for _, item in await self._queue():
             extra = item[3] if len(item) > 3 else None
-            if isinstance(extra, dict) and extra.get("client_id") == client_id:
+            submitted_by = str(extra.get("client_id")) if isinstance(extra, dict) else ""
+            if submitted_by == client_id or submitted_by.startswith(f"{client_id}."):
                 found.append(str(item[1]))
         return found
 
@@ -151,9 +177,10 @@ class ComfyClient:
         `may_wait`: it is not known to have begun. An interrupt is then sent only if it has: older
         ComfyUIs take any interrupt for whatever runs.
         """
-        await self._post("/queue", {"delete": [prompt_id]})
-        if not may_wait or await self.presence(prompt_id) == "running":
-            await self._post("/interrupt", {"prompt_id": prompt_id})
+        async with self._about(prompt_id):
+            await self._post("/queue", {"delete": [prompt_id]})
+            if not may_wait or await self.presence(prompt_id) == "running":
+                await self._post("/interrupt", {"prompt_id": prompt_id})
 
     async def free(self) -> None:
         """Ask the worker to let go of the models and results in its memory, between two prompts."""
@@ -200,6 +227,7 @@ class ComfyClient:
                     code="OUTPUT_MISSING",
                 )
             async for chunk in response.content.iter_chunked(DOWNLOAD_CHUNK):
+                self.contact.note_heard()
                 yield chunk
 
     @asynccontextmanager
@@ -209,13 +237,16 @@ class ComfyClient:
                 f"{self.endpoint}/ws",
                 params={"clientId": client_id},
                 heartbeat=SOCKET_HEARTBEAT_SECONDS,
+                autoping=False,
                 max_msg_size=SOCKET_MESSAGE_LIMIT,
+                timeout=aiohttp.ClientWSTimeout(ws_close=SOCKET_CLOSE_SECONDS),
             ) as socket:
                 self.times_opened += 1
                 # The first message: pictures then say which prompt they belong to.
                 await socket.send_str(FEATURE_FLAGS)
                 yield socket
         except FOREIGN_ERRORS as error:
+            self.contact.note_unanswered()
             raise self._unreachable(error) from error
 
     async def _get_json(self, path: str, timeout: aiohttp.ClientTimeout = CALL_TIMEOUT) -> Any:
@@ -240,6 +271,7 @@ class ComfyClient:
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         content = bytearray()
         async for chunk in response.content.iter_chunked(DOWNLOAD_CHUNK):
+            self.contact.note_heard()
             content += chunk
             if len(content) > REPLY_LIMIT:
                 raise WorkerProtocolError(f"{self.endpoint} sent an answer that is too large.")
@@ -268,12 +300,34 @@ class ComfyClient:
                 timeout=timeout,
                 allow_redirects=False,
             ) as response:
+                self.contact.note_heard()
                 yield response
         except FOREIGN_ERRORS as error:
+            self.contact.note_unanswered()
+            raise self._unreachable(error) from error
+
+    @asynccontextmanager
+    async def _about(self, prompt_id: str) -> AsyncIterator[None]:
+        """For calls that `drop_calls` may break off."""
+        try:
+            async with asyncio.timeout(None) as limit:
+                self._calls.setdefault(prompt_id, set()).add(limit)
+                try:
+                    yield
+                finally:
+                    self._calls[prompt_id].discard(limit)
+                    if not self._calls[prompt_id]:
+                        del self._calls[prompt_id]
+        except TimeoutError as error:
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: BaseException) -> WorkerUnreachable:
         return WorkerUnreachable(f"The worker at {self.endpoint} does not answer: {_why(error)}.")
+
+
+def _exactly(seconds: float) -> aiohttp.ClientTimeout:
+    """Limits of 5 s and more are rounded up to whole seconds otherwise."""
+    return aiohttp.ClientTimeout(total=seconds, ceil_threshold=seconds + 1)
 
 
 async def decode_anywhere(content: bytes | str) -> Any:

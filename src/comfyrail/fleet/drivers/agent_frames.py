@@ -27,9 +27,10 @@ WINDOW = 1 << 20
 much for each journey there and back, 10 MB/s over a line of 100 ms."""
 MOST_STREAMS = 64
 """WINDOW times this is the most that a line can make one end hold."""
-PING_SECONDS = 10.0
-SILENCE_SECONDS = 30.0
-"""A line on which nothing was heard for so long is dead. Both ends send a PING more often."""
+PING_SECONDS = 2.0
+SILENCE_SECONDS = 6.0
+"""A line on which nothing was heard for so long is dead. Both ends send a PING more often. A line
+that breaks is noticed and made anew well before the lease of a job on the other end is over."""
 GREETING_SECONDS = 10.0
 LONGEST_REASON = 500
 

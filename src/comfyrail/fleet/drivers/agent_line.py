@@ -200,7 +200,10 @@ class Line:
         """Notice that the other end is gone though nobody has said so."""
         loop = asyncio.get_running_loop()
         while True:
+            due = loop.time() + self._ping_seconds
             await asyncio.sleep(self._ping_seconds)
+            # While this process itself was stopped it could hear nobody.
+            self._heard_at += max(0.0, loop.time() - due)
             silence = loop.time() - self._heard_at
             if silence > self._silence_seconds:
                 return f"nothing was heard from the other end for {silence:.0f} s"

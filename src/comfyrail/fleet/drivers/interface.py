@@ -59,6 +59,13 @@ class WorkerHost(Protocol):
         ...
 
 
+def ends_with_server(host: WorkerHost) -> bool:
+    """Whether the worker cannot outlive the server, so that its jobs are let finish before that
+    stops. A host of such a worker has an attribute of this name.
+    """
+    return bool(getattr(host, "ends_with_server", False))
+
+
 @dataclass(frozen=True, slots=True)
 class HostContext:
     """What the server gives every driver."""

@@ -96,6 +96,7 @@ class LocalHost:
 
     driver = "local"
     shares_inputs = True
+    ends_with_server = True
     place: str | None = None
 
     def __init__(
@@ -155,6 +156,19 @@ class LocalHost:
         await self._end_process()
         if self._models is not None:
             await self._models.let_go()
+
+    async def end_hung(self) -> bool:
+        """Kill it, without asking."""
+        process = self._process
+        if process is None:
+            return False
+        try:
+            await process.kill(STOP_LIMIT_SECONDS)
+        except TimeoutError as error:
+            raise WorkerUnreachable(
+                f"The worker's process {process.pid} cannot be killed."
+            ) from error
+        return True
 
     async def release(self) -> None:
         """It cannot outlive the server."""

@@ -101,6 +101,7 @@ class ProcessHost:
 
     driver = "process"
     shares_inputs = False
+    ends_with_server = True
 
     def __init__(self, folder: Path, settings: ProcessSettings, context: HostContext) -> None:
         self._folder = folder
@@ -148,6 +149,20 @@ class ProcessHost:
     async def stop(self) -> None:
         await self._end()
         await self._models.let_go()
+
+    async def end_hung(self) -> bool:
+        """Kill it, without asking; its keeper sees to the rest."""
+        process, pid = self._keeper, self.pid
+        if process is None or pid is None or process.returncode is not None:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        try:
+            async with asyncio.timeout(KEEPER_SECONDS):
+                await process.wait()
+        except TimeoutError as error:
+            raise WorkerUnreachable(f"The worker's process {pid} cannot be killed.") from error
+        return True
 
     async def release(self) -> None:
         """It ends with the server: nobody would notice what it does then."""

@@ -8,9 +8,11 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import asyncssh
 import msgspec
+import structlog
 
 from comfyrail.errors import DriverRefused, WorkerError, WorkerUnreachable
 from comfyrail.fleet.credentials import secret_named
@@ -32,10 +34,15 @@ LOCAL = "127.0.0.1"
 CONNECT_SECONDS = 20.0
 CALL_SECONDS = 30.0
 LOST_AFTER_KEEPALIVES = 3
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 2.0
+RECONNECT_TRY_SECONDS = 5.0
 LONGEST_IN_MESSAGES = 2000
 
 _HOST = re.compile(r"[A-Za-z0-9_:%.][A-Za-z0-9_:%.-]{0,252}")
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
+
+log = structlog.get_logger(__name__)
 
 # It tells of every channel otherwise, and each request of a job is one.
 asyncssh.set_log_level(logging.WARNING)
@@ -60,8 +67,10 @@ class SshSettings(DriverSettings, kw_only=True, frozen=True):
     command: str | None = None
     """Starts the worker there, in a shell, when nothing answers. It is ended with the worker."""
     workdir: str | None = None
-    keepalive: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 10.0
+    keepalive: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 2.0
     """Seconds between two signs of life; after three without an answer the line counts as lost."""
+    grace_seconds: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 30.0
+    """How long the line may be gone, and is tried anew, before the worker counts as ended."""
     start_limit: Annotated[float, msgspec.Meta(gt=0, le=86400)] = 300.0
     """Seconds until a worker that `command` starts must answer."""
 
@@ -137,9 +146,19 @@ class SshHost:
         return url
 
     async def wait_ended(self) -> str:
-        connection = self._connection
-        if connection is None:
-            return "the SSH connection was closed"
+        """A connection that breaks is made anew, and the worker found under the same URL as before:
+        what it runs goes on meanwhile.
+        """
+        while self._connection is not None:
+            cause = await self._wait_for_loss(self._connection)
+            if cause is not None:
+                return cause
+            if not await self._reconnect():
+                return f"the SSH connection to {self._settings.host} was lost"
+        return "the SSH connection was closed"
+
+    async def _wait_for_loss(self, connection: asyncssh.SSHClientConnection) -> str | None:
+        """Until the connection is gone (None), or the worker has ended for another cause."""
         lost = asyncio.create_task(connection.wait_closed(), name="ssh-closed")
         ends = {lost}
         if self._program is not None:
@@ -153,7 +172,35 @@ class SshHost:
             for task in ends:
                 task.cancel()
             await asyncio.gather(*ends, return_exceptions=True)
-        return f"the SSH connection to {self._settings.host} was lost"
+        return None
+
+    async def _reconnect(self) -> bool:
+        """Whether the worker can be reached again where it was."""
+        url = self._url
+        pause = FIRST_PAUSE_SECONDS
+        with contextlib.suppress(TimeoutError, DriverRefused):  # `start` says then what is wrong
+            async with asyncio.timeout(self._settings.grace_seconds):
+                while url is not None:
+                    try:
+                        self._connection = await self._connect(RECONNECT_TRY_SECONDS)
+                        await self._forward(self._connection, urlsplit(url).port or 0)
+                    except WorkerUnreachable:
+                        await self._disconnect()
+                        await asyncio.sleep(pause)
+                        pause = min(LONGEST_PAUSE_SECONDS, 2 * pause)
+                    else:
+                        self._url = url
+                        log.info("ssh_reconnected", host=self._settings.host)
+                        return True
+        return False
+
+    async def end_hung(self) -> bool:
+        """Kill the program there, if it is ours."""
+        connection = self._connection
+        if self._program is None or connection is None or connection.is_closed():
+            return False
+        await self._run(connection, self._program.stop(), limit=CALL_SECONDS)
+        return True
 
     async def stop(self) -> None:
         try:
@@ -189,7 +236,7 @@ class SshHost:
 
     # The connection
 
-    async def _connect(self) -> asyncssh.SSHClientConnection:
+    async def _connect(self, limit: float = CONNECT_SECONDS) -> asyncssh.SSHClientConnection:
         settings = self._settings
         known_hosts = self._known_hosts()
         options: dict[str, Any] = {}
@@ -201,7 +248,7 @@ class SshHost:
         if passphrase is not None:
             options["passphrase"] = passphrase
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(limit):
                 return await asyncssh.connect(
                     settings.host,
                     settings.port,
@@ -223,7 +270,7 @@ class SshHost:
                 code="SSH_KEY_UNUSABLE",
             ) from error
         except TimeoutError as error:
-            raise self._unreachable(f"no answer in {CONNECT_SECONDS:g} s") from error
+            raise self._unreachable(f"no answer in {limit:g} s") from error
         except (asyncssh.Error, OSError, UnicodeError) as error:
             raise self._unreachable(str(error)) from error
 
@@ -294,11 +341,12 @@ class SshHost:
             details={"host": settings.host},
         )
 
-    async def _forward(self, connection: asyncssh.SSHClientConnection) -> str:
+    async def _forward(self, connection: asyncssh.SSHClientConnection, port: int = 0) -> str:
+        """The URL under which the worker is reached from now on; `port` 0: a free one."""
         settings = self._settings
         try:
             listener = await connection.forward_local_port(
-                LOCAL, 0, settings.remote_host, settings.remote_port
+                LOCAL, port, settings.remote_host, settings.remote_port
             )
         except (asyncssh.Error, OSError) as error:
             raise self._unreachable(str(error)) from error

@@ -51,6 +51,15 @@ class WorkerProcess:
                 self._process.kill()
             await self.wait()
 
+    async def kill(self, limit: float) -> None:
+        """End it at once, also one that is stopped. Raises TimeoutError when it has not ended after
+        so many seconds: something in the kernel holds it.
+        """
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        async with asyncio.timeout(limit):
+            await self.wait()
+
     async def _watch(self) -> int:
         code = await self._process.wait()
         _end_group(self.pid)
@@ -86,7 +95,12 @@ async def spawn_worker(
             env=environment,
             start_new_session=True,
         )
-        output, _ = await loop.connect_read_pipe(lambda: line, file)
+        try:
+            output, _ = await loop.connect_read_pipe(lambda: line, file)
+        except BaseException:  # whoever wanted it has gone: nobody else knows of it
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            raise
         ours.pop_all()
         return WorkerProcess(process, keeps_alive, output, line)
 

@@ -1,5 +1,6 @@
 """Opening the database file: lock, pragmas, migrations."""
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -7,11 +8,20 @@ import sqlite3
 from pathlib import Path
 from typing import IO
 
-from comfyrail.errors import ConfigurationError, StoreUnavailable
+from comfyrail.errors import ConfigurationError
+from comfyrail.store.disk_trouble import trouble_of
 from comfyrail.store.sqlite.migrations import all_migrations
+from comfyrail.store.sqlite.trouble import is_locked, is_of_the_disk, store_error
 
 DATABASE_NAME = "comfyrail.db"
 LOCK_NAME = "comfyrail.lock"
+WAL_BYTES_KEPT = 32 << 20
+"""What the write-ahead log is cut back to when a reader that had kept it growing has gone."""
+WRITER_PRAGMAS = (
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    f"journal_size_limit = {WAL_BYTES_KEPT}",
+)
 
 
 def lock_folder(folder: Path) -> IO[str]:
@@ -20,11 +30,7 @@ def lock_folder(folder: Path) -> IO[str]:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / LOCK_NAME).open("a+", encoding="utf-8")
     except OSError as error:
-        raise ConfigurationError(
-            f"The data folder {folder} cannot be written: {error.strerror}. "
-            "Choose another with --data, or mend its permissions.",
-            code="DATA_FOLDER_UNWRITABLE",
-        ) from error
+        raise _unwritable(folder, error) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -36,11 +42,24 @@ def lock_folder(folder: Path) -> IO[str]:
             "Stop that one, or choose another folder with --data.",
             code="DATA_FOLDER_IN_USE",
         ) from error
-    lock.seek(0)
-    lock.truncate()
-    lock.write(str(os.getpid()))
-    lock.flush()
+    # Only for people, and a full disk may refuse it: the lock itself needs no room. Unbuffered:
+    # what is refused must not come up again when the file is closed.
+    with contextlib.suppress(OSError):
+        os.ftruncate(lock.fileno(), 0)
+        os.write(lock.fileno(), str(os.getpid()).encode())
     return lock
+
+
+def _unwritable(folder: Path, error: OSError) -> ConfigurationError:
+    trouble = trouble_of(error, folder)
+    if trouble is not None:
+        advice = "Free some space there" if trouble.kind == "full" else "Make it writable"
+        said = f"{error.strerror}. {advice}, or choose another with --data."
+    else:
+        said = f"{error.strerror}. Choose another with --data, or mend its permissions."
+    return ConfigurationError(
+        f"The data folder {folder} cannot be written: {said}", code="DATA_FOLDER_UNWRITABLE"
+    )
 
 
 def connect(folder: Path, *, read_only: bool = False) -> sqlite3.Connection:
@@ -60,11 +79,11 @@ def connect(folder: Path, *, read_only: bool = False) -> sqlite3.Connection:
             "foreign_keys = ON",
             "temp_store = MEMORY",
             "cache_size = -16384",
-            *(() if read_only else ("journal_mode = WAL", "synchronous = FULL")),
+            *(() if read_only else WRITER_PRAGMAS),
         ):
             connection.execute(f"PRAGMA {pragma}")
     except sqlite3.Error as error:
-        raise StoreUnavailable(f"The database {path} cannot be opened: {error}.") from error
+        raise store_error(error, folder, "opened") from error
     return connection
 
 
@@ -79,12 +98,23 @@ def migrate(connection: sqlite3.Connection) -> None:
             code="SCHEMA_TOO_NEW",
         )
     connection.create_function("sha256_hex", 1, _sha256_hex, deterministic=True)
-    for migration in migrations:
-        if migration.number > current:
-            connection.executescript(
-                f"BEGIN IMMEDIATE;\n{migration.sql}\n"
-                f"PRAGMA user_version = {migration.number};\nCOMMIT;"
-            )
+    try:
+        for migration in migrations:
+            if migration.number > current:
+                connection.executescript(
+                    f"BEGIN IMMEDIATE;\n{migration.sql}\n"
+                    f"PRAGMA user_version = {migration.number};\nCOMMIT;"
+                )
+    except sqlite3.OperationalError as error:
+        if is_of_the_disk(error) or is_locked(error):
+            raise store_error(error, folder_of(connection), "brought up to date") from error
+        raise
+
+
+def folder_of(connection: sqlite3.Connection) -> Path:
+    """Where its database lies."""
+    rows = connection.execute("PRAGMA database_list").fetchall()
+    return next(Path(file) for _, name, file in rows if name == "main").parent
 
 
 def _sha256_hex(text: str) -> str:

@@ -171,7 +171,21 @@ class QueueOperations:
                 )
             return transitions.reprioritize(tx, job, priority, standing)
 
-        return await self._writer.write(change)
+        return self.shown(await self._writer.write(change))
+
+    async def note_clock_jump(self, milliseconds: int) -> None:
+        def shift(tx: Transaction) -> tuple[Instant | None, int]:
+            state = tx.one("get_queue_state")
+            since = state["paused_at"] if state else None
+            total: int = (state["paused_total"] if state else 0) + milliseconds
+            tx.run("shift_retries", milliseconds=milliseconds)
+            # A pause that goes on has lasted as long as before the jump.
+            moved = None if since is None else Instant(since + milliseconds)
+            reason = state["reason"] if state else None
+            tx.run("set_queue_state", paused_at=moved, reason=reason, paused_total=total)
+            return moved, total
+
+        self.figures.paused_at, self.figures.paused_total = await self._writer.write(shift)
 
     async def queue_state(self) -> QueueState:
         row = await self._readers.read(lambda snapshot: snapshot.one("get_queue_state"))

@@ -1,6 +1,7 @@
 """Reads, in a few threads with a connection each: they neither wait for the writer nor stop it."""
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -8,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from comfyrail.errors import StoreUnavailable
 from comfyrail.store.sqlite.database import connect
 from comfyrail.store.sqlite.queries import QUERIES
+from comfyrail.store.sqlite.trouble import store_error
 
 Result = TypeVar("Result")
 
@@ -32,6 +33,8 @@ class Snapshot:
 
 
 class Readers:
+    """A connection that has failed is given up: the next read makes a new one."""
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._local = threading.local()
@@ -56,7 +59,15 @@ class Readers:
             finally:
                 connection.execute("COMMIT")
         except sqlite3.Error as error:
-            raise StoreUnavailable(f"The database could not be read: {error}.") from error
+            self._give_up(connection)
+            raise store_error(error, self._folder, "read") from error
+
+    def _give_up(self, connection: sqlite3.Connection) -> None:
+        """What is left of a broken read, such as an open transaction, would spoil the next."""
+        self._local.connection = None
+        self._connections.remove(connection)
+        with contextlib.suppress(sqlite3.Error):
+            connection.close()
 
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)

@@ -11,9 +11,10 @@ from comfyrail.clock import Instant
 from comfyrail.ids import AttemptToken, JobId, OutputId, TenantId, WorkerId
 from comfyrail.jobs.events import Event, EventType
 from comfyrail.jobs.faults import Fault
-from comfyrail.jobs.job import Attempt, Job, NewOutput, Output, Progress
+from comfyrail.jobs.job import Attempt, AttemptRecord, Job, NewOutput, Output, Progress
 from comfyrail.jobs.priority import QueueClass
 from comfyrail.jobs.queue import QueuedJob
+from comfyrail.jobs.recovery import RecoveryKind
 from comfyrail.jobs.states import AttemptState, JobState
 from comfyrail.store.interface import WorkerRecord
 
@@ -49,6 +50,8 @@ def read_job(row: sqlite3.Row) -> Job:
         batch_index=row["batch_index"],
         estimated_cost=row["estimated_cost"],
         cost=row["cost"],
+        max_retries=row["max_retries"],
+        held_until=row["held_until"],
         last_event=row["last_event"],
     )
 
@@ -75,6 +78,20 @@ def read_attempt(row: sqlite3.Row) -> Attempt:
         execution_config=_decode_object(row["execution_config"] or b"{}"),
         progress=_read_progress(row),
         cancel_requested=bool(row["cancel_requested"]),
+    )
+
+
+def read_attempt_record(row: sqlite3.Row) -> AttemptRecord:
+    return AttemptRecord(
+        number=row["number"],
+        worker_id=WorkerId(row["worker_id"]),
+        state=AttemptState(row["state"]),
+        started_at=Instant(row["started_at"]),
+        ended_at=row["ended_at"],
+        cause=row["cause"],
+        fault=_decode_fault(row["fault"]) if row["fault"] is not None else None,
+        recovery=RecoveryKind(row["recovery"]) if row["recovery"] is not None else None,
+        retry_delay=row["retry_delay"],
     )
 
 

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from comfyrail.clock import Clock, after
+from comfyrail.clock import Clock, Instant, after
 from comfyrail.errors import Conflict, OutputNotFound
 from comfyrail.ids import AttemptToken, JobId, OutputId, TenantId, WorkerId, new_attempt_token
 from comfyrail.jobs.events import Event, NewEvent
-from comfyrail.jobs.job import Attempt, Job, NewJob, Output, Progress, Usage
+from comfyrail.jobs.job import Attempt, AttemptRecord, Job, NewJob, Output, Progress, Usage
 from comfyrail.jobs.outcome import Lost, Outcome
+from comfyrail.jobs.recovery import RetryRules
 from comfyrail.jobs.states import JobState
 from comfyrail.store.interface import (
     DEFAULT_LEASE_SECONDS,
@@ -23,12 +24,14 @@ from comfyrail.store.interface import (
 from comfyrail.store.signals import WORKERS, Signals
 from comfyrail.store.sqlite import transitions
 from comfyrail.store.sqlite.batch_operations import BatchOperations
+from comfyrail.store.sqlite.blob_operations import BlobOperations
 from comfyrail.store.sqlite.database import connect, lock_folder, migrate
 from comfyrail.store.sqlite.queue_figures import QueueFigures
 from comfyrail.store.sqlite.queue_operations import QueueOperations, job_of
 from comfyrail.store.sqlite.readers import Readers, Snapshot
 from comfyrail.store.sqlite.rows import (
     encode,
+    read_attempt_record,
     read_event,
     read_job,
     read_output,
@@ -37,10 +40,10 @@ from comfyrail.store.sqlite.rows import (
 from comfyrail.store.sqlite.writer import Transaction, Writer
 
 
-class SqliteStore(QueueOperations, BatchOperations):
+class SqliteStore(QueueOperations, BatchOperations, BlobOperations):
     """See comfyrail.store.interface.Store. Made by `open_sqlite_store`."""
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
+    def __init__(self, folder: Path, clock: Clock, retries: RetryRules) -> None:
         self.signals = Signals()
         self._lock = lock_folder(folder)
         try:
@@ -51,6 +54,8 @@ class SqliteStore(QueueOperations, BatchOperations):
             raise
         self.figures = QueueFigures()
         self._clock = clock
+        self._opened = clock.now(), clock.monotonic()
+        self._retries = retries
         self._writer = Writer(self._connection, clock, self.signals, self.figures)
         self._readers = Readers(folder)
 
@@ -66,8 +71,22 @@ class SqliteStore(QueueOperations, BatchOperations):
     async def release_dead_owners(self, lease_seconds: float) -> None:
         """Free the attempts of earlier processes: the lock proves that they are gone."""
         await self._writer.write(
-            lambda tx: tx.run("orphan_attempts", lease_expires_at=after(tx.now, lease_seconds))
+            lambda tx: tx.run(
+                "orphan_attempts", lease_expires_at=after(self._steady_now(), lease_seconds)
+            )
         )
+
+    def _steady_now(self) -> Instant:
+        """The time by which leases run: it goes on evenly while the wall clock is set anew. That
+        of another process means nothing: every process gives all leases anew when it begins.
+        """
+        wall, monotonic = self._opened
+        return after(wall, self._clock.monotonic() - monotonic)
+
+    async def cap_retries(self) -> None:
+        """No retry waits longer than the rules have it, whatever became of the clock."""
+        longest = self._retries.longest * (1 + self._retries.spread)
+        await self._writer.write(lambda tx: tx.run("cap_retries", latest=after(tx.now, longest)))
 
     async def add_job(self, job: NewJob) -> Enqueued:
         return await self._writer.write(lambda tx: transitions.enqueue(tx, job))
@@ -119,7 +138,8 @@ class SqliteStore(QueueOperations, BatchOperations):
         self, assignments: Sequence[Assignment], owner: str, lease_seconds: float
     ) -> Sequence[Attempt]:
         def start(tx: Transaction) -> list[Attempt]:
-            started = (transitions.start(tx, each, owner, lease_seconds) for each in assignments)
+            until = after(self._steady_now(), lease_seconds)
+            started = (transitions.start(tx, each, owner, until) for each in assignments)
             return [attempt for attempt in started if attempt is not None]
 
         return await self._writer.write(start)
@@ -129,16 +149,15 @@ class SqliteStore(QueueOperations, BatchOperations):
     ) -> Sequence[Attempt]:
         def adopt(tx: Transaction) -> list[Attempt]:
             adopted = []
-            for row in tx.all(
-                "find_orphans_of_worker", worker_id=worker_id, owner=owner, now=tx.now
-            ):
+            now = self._steady_now()
+            for row in tx.all("find_orphans_of_worker", worker_id=worker_id, owner=owner, now=now):
                 token = new_attempt_token()
                 tx.run(
                     "adopt_attempt",
                     old_token=row["token"],
                     token=token,
                     owner=owner,
-                    lease_expires_at=after(tx.now, lease_seconds),
+                    lease_expires_at=after(now, lease_seconds),
                 )
                 adopted.append(transitions.get_attempt(tx, token))
             return adopted
@@ -149,7 +168,7 @@ class SqliteStore(QueueOperations, BatchOperations):
         self, tokens: Sequence[AttemptToken], lease_seconds: float
     ) -> Sequence[AttemptToken]:
         def extend(tx: Transaction) -> list[AttemptToken]:
-            until = after(tx.now, lease_seconds)
+            until = after(self._steady_now(), lease_seconds)
             return [
                 token
                 for token in tokens
@@ -185,8 +204,25 @@ class SqliteStore(QueueOperations, BatchOperations):
         usage: Usage | None = None,
     ) -> Job:
         return await self._writer.write(
-            lambda tx: transitions.finish(tx, token, outcome, events, usage)
+            lambda tx: transitions.finish(tx, token, outcome, events, usage, self._retries)
         )
+
+    async def release_attempts(self, owner: str, lease_seconds: float) -> None:
+        await self._writer.write(
+            lambda tx: tx.run(
+                "release_attempts",
+                owner=owner,
+                lease_expires_at=after(self._steady_now(), lease_seconds),
+            )
+        )
+
+    async def list_attempts(self, tenant: TenantId, job_id: JobId) -> Sequence[AttemptRecord]:
+        def read(snapshot: Snapshot) -> list[AttemptRecord]:
+            job_of(snapshot, tenant, job_id)
+            rows = snapshot.all("list_attempts", job_id=job_id)
+            return [read_attempt_record(row) for row in rows]
+
+        return await self._readers.read(read)
 
     async def expire_leases(self) -> Sequence[JobId]:
         def expire(tx: Transaction) -> list[JobId]:
@@ -196,8 +232,9 @@ class SqliteStore(QueueOperations, BatchOperations):
                     tx,
                     AttemptToken(row["token"]),
                     Lost("its lease ran out", counted=row["owner"] is not None),
+                    rules=self._retries,
                 ).id
-                for row in tx.all("find_expired", now=tx.now)
+                for row in tx.all("find_expired", now=self._steady_now())
             ]
 
         return await self._writer.write(expire)
@@ -304,11 +341,19 @@ class SqliteStore(QueueOperations, BatchOperations):
 
 
 async def open_sqlite_store(
-    folder: Path, clock: Clock, lease_seconds: float = DEFAULT_LEASE_SECONDS
+    folder: Path,
+    clock: Clock,
+    lease_seconds: float = DEFAULT_LEASE_SECONDS,
+    retries: RetryRules | None = None,
 ) -> SqliteStore:
     """Lock the folder, open or make the database, migrate it, free what dead servers held."""
-    store = SqliteStore(folder, clock)
-    await store.release_dead_owners(lease_seconds)
-    await store.remove_half_made_batches()
-    await store.load_figures()
+    store = SqliteStore(folder, clock, retries or RetryRules())
+    try:
+        await store.release_dead_owners(lease_seconds)
+        await store.cap_retries()
+        await store.remove_half_made_batches()
+        await store.load_figures()
+    except BaseException:
+        await store.close()
+        raise
     return store

@@ -1,5 +1,6 @@
 """The one place where a job changes state: row and event in one transaction."""
 
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,12 +11,20 @@ from comfyrail.jobs.events import EVENT_OF_STATE, EventType, NewEvent
 from comfyrail.jobs.faults import queue_timeout
 from comfyrail.jobs.job import Attempt, IdempotencyKey, Job, NewJob, Usage
 from comfyrail.jobs.needs import JobNeeds
-from comfyrail.jobs.outcome import Conclusion, Lost, Outcome, conclude
+from comfyrail.jobs.outcome import RETRYING, Conclusion, Failed, Lost, Outcome, Past, conclude
 from comfyrail.jobs.priority import Standing
 from comfyrail.jobs.queue import Placement, QueuePlace
+from comfyrail.jobs.recovery import (
+    RecoveryKind,
+    Remedy,
+    Retry,
+    RetryRules,
+    needs_after,
+    timeout_after,
+)
 from comfyrail.jobs.states import AttemptState, JobState, check_transition
 from comfyrail.store.interface import RECORDS_KEPT, Assignment, Enqueued
-from comfyrail.store.signals import BATCHES, QUEUE, RECORDS, cancel_topic, job_topic
+from comfyrail.store.signals import BATCHES, HELD, QUEUE, RECORDS, cancel_topic, job_topic
 from comfyrail.store.sqlite.queue_figures import QueueFigures, bucket_start
 from comfyrail.store.sqlite.readers import Snapshot
 from comfyrail.store.sqlite.rows import encode, output_values, read_attempt, read_job
@@ -57,6 +66,7 @@ def enqueue(tx: Transaction, job: NewJob) -> Enqueued:
         estimated_cost=job.estimated_cost,
         submitted_at=job.submitted_at,
         total_nodes=job.node_count,
+        max_retries=job.max_retries,
     )
     tx.run(
         "insert_prompt",
@@ -81,6 +91,7 @@ def enqueue(tx: Transaction, job: NewJob) -> Enqueued:
     place = None
     if is_held:
         data |= {"reason": SCHEDULED, "not_before": job.not_before}
+        tx.notify(HELD)
     else:
         place = place_of(tx, tx.figures, job.rank, job.id)
         data |= _described(tx, place, job.needs)
@@ -128,10 +139,12 @@ def place_of(
 def release(tx: Transaction, row: Any) -> None:
     """Let a held job into the queue: its time has come."""
     job = read_job(row)
-    tx.run("release_job", job_id=job.id)
+    expires_at = expiry(tx, tx.now, row["queue_timeout"])
+    tx.run("release_job", job_id=job.id, expires_at=expires_at)
     place = place_of(tx, tx.figures, job.rank, job.id)
     tx.count(job.queue_class, job.rank, 1, job.expected_seconds)
-    data = {"priority": job.priority, "reason": "due", **_described(tx, place, None)}
+    reason = RETRYING if job.reason == RETRYING else "due"
+    data = {"priority": job.priority, "reason": reason, **_described(tx, place, None)}
     append_event(tx, job.id, NewEvent(EventType.QUEUED, data))
     tx.notify(QUEUE)
 
@@ -145,8 +158,6 @@ def expire(tx: Transaction, row: Any) -> JobId:
 
 
 def reprioritize(tx: Transaction, job: Job, priority: int, standing: Standing) -> Job:
-    row = tx.one("get_job", job_id=job.id)
-    is_held = row is not None and row["held_until"] is not None
     since = max(job.submitted_at, job.not_before or job.submitted_at)
     rank = standing.rank(since)
     tx.run(
@@ -158,7 +169,7 @@ def reprioritize(tx: Transaction, job: Job, priority: int, standing: Standing) -
         rank=rank,
     )
     data: dict[str, Any] = {"priority": priority, "reason": "reprioritized"}
-    if not is_held:
+    if not job.is_held:
         tx.count(job.queue_class, job.rank, -1, -job.expected_seconds)
         data |= _described(tx, place_of(tx, tx.figures, rank, job.id), None)
         tx.count(standing.queue_class, rank, 1, job.expected_seconds)
@@ -184,11 +195,13 @@ def expiry(tx: Transaction, since: Instant, queue_timeout: float | None) -> Inst
 
 
 def start(
-    tx: Transaction, assignment: Assignment, owner: str, lease_seconds: float
+    tx: Transaction, assignment: Assignment, owner: str, lease_expires_at: Instant
 ) -> Attempt | None:
-    """Begin an attempt, or None when the job is no longer queued, or its batch is to end."""
+    """Begin an attempt, or None when the job may not start any more: it is not queued, or held
+    back, or its batch is to end.
+    """
     row = tx.one("get_job", job_id=assignment.job_id)
-    if row is None or row["state"] != JobState.QUEUED:
+    if row is None or row["state"] != JobState.QUEUED or row["held_until"] is not None:
         return None
     job = read_job(row)
     if job.batch_id is not None and tx.one("is_batch_ending", batch_id=job.batch_id) is not None:
@@ -213,7 +226,7 @@ def start(
         worker_id=assignment.worker_id,
         token=assignment.token,
         owner=owner,
-        lease_expires_at=after(tx.now, lease_seconds),
+        lease_expires_at=lease_expires_at,
         placement=encode(assignment.placement) if assignment.placement else None,
         now=tx.now,
     )
@@ -237,21 +250,27 @@ def finish(
     outcome: Outcome,
     events: Sequence[NewEvent] = (),
     usage: Usage | None = None,
+    rules: RetryRules | None = None,
 ) -> Job:
     row = find_running(tx, token)
     if usage is not None:
         _add_usage(tx, JobId(row["job_id"]), usage)
     job = _get_job(tx, JobId(row["job_id"]))
-    conclusion = conclude(job, outcome)
+    conclusion = conclude(job, outcome, _past(tx, job, outcome, rules or RetryRules()))
     check_transition(job.state, conclusion.job_state)
     for event in events:
         append_event(tx, job.id, event)
+    retry = conclusion.retry
+    is_counted = retry is not None and retry.remedy is not None
     tx.run(
         "end_attempt",
         token=token,
         state=conclusion.attempt_state,
         now=tx.now,
         cause=outcome.cause if isinstance(outcome, Lost) else None,
+        fault=encode(outcome.fault) if isinstance(outcome, Failed) else None,
+        recovery=retry.remedy.kind if retry and retry.remedy else None,
+        retry_delay=retry.delay if retry and is_counted else None,
     )
     for position, output in enumerate(conclusion.outputs):
         tx.run(
@@ -263,10 +282,31 @@ def finish(
             created_at=tx.now,
             **output_values(output),
         )
-    if conclusion.job_state is JobState.QUEUED:
-        cause = outcome.cause if isinstance(outcome, Lost) else None
-        return _requeue(tx, job, conclusion, {"cause": cause, "worker_id": row["worker_id"]})
+    if retry is not None:
+        told = {"cause": _cause(outcome), "worker_id": row["worker_id"]}
+        if isinstance(outcome, Failed):
+            told["error"] = outcome.fault
+        return _requeue(tx, job, conclusion, retry, told)
     return _end(tx, job, conclusion)
+
+
+def _past(tx: Transaction, job: Job, outcome: Outcome, rules: RetryRules) -> Past:
+    """What was tried before; looked up only where it matters."""
+    if not job.retries or not isinstance(outcome, Failed | Lost):
+        return Past(rules=rules, chance=random.random())  # noqa: S311 - to spread retries
+    rows = tx.all("count_recoveries", job_id=job.id)
+    recoveries = {RecoveryKind(row["recovery"]): row["attempts"] for row in rows}
+    return Past(recoveries, rules, random.random())  # noqa: S311
+
+
+def _cause(outcome: Outcome) -> str | None:
+    match outcome:
+        case Lost(cause):
+            return cause
+        case Failed(fault):
+            return fault.message
+        case _:
+            return None
 
 
 def _add_usage(tx: Transaction, job_id: JobId, usage: Usage) -> None:
@@ -329,26 +369,61 @@ def find_running(tx: Transaction, token: AttemptToken) -> Any:
     return row
 
 
-def _requeue(tx: Transaction, job: Job, end: Conclusion, data: Mapping[str, Any]) -> Job:
+def _requeue(
+    tx: Transaction, job: Job, end: Conclusion, retry: Retry, told: Mapping[str, Any]
+) -> Job:
     tx.notify(QUEUE)
     row = tx.one("get_job", job_id=job.id)
-    again = {
-        **_described(tx, place_of(tx, tx.figures, job.rank, job.id), None),
+    if row is None:
+        raise StaleAttempt(f"The job {job.id} is gone.")
+    held_until = after(tx.now, retry.delay) if retry.delay > 0 else None
+    group, timeout, nodes = row["queue_group"], job.timeout_seconds, job.progress.total_nodes
+    data: dict[str, Any] = {
         "priority": job.priority,
         "reason": end.reason,
         "attempt": job.attempts,
         "retries": end.retries,
+        **told,
     }
+    if held_until is None:
+        data |= _described(tx, place_of(tx, tx.figures, job.rank, job.id), None)
+    else:
+        data["retry_at"] = held_until
+        tx.notify(HELD)
+    remedy = retry.remedy
+    if remedy is not None:
+        group = _change_group(tx, group, remedy)
+        timeout = timeout_after(timeout, remedy)
+        data |= {"recovery": remedy.kind, "delay": round(retry.delay, 3), "timeout": timeout}
+        if remedy.prompt is not None:
+            tx.run("replace_prompt", job_id=job.id, prompt=remedy.prompt)
+            nodes = remedy.node_count or nodes
+            data["changes"] = list(remedy.changes)
     return _enter(
         tx,
         job,
         JobState.QUEUED,
         "requeue_job",
-        {**again, **data},
+        data,
         reason=end.reason,
         retries=end.retries,
-        expires_at=expiry(tx, tx.now, row["queue_timeout"] if row else None),
+        expires_at=expiry(tx, held_until or tx.now, row["queue_timeout"]),
+        held_until=held_until,
+        queue_group=group,
+        timeout_seconds=timeout,
+        total_nodes=nodes,
     )
+
+
+def _change_group(tx: Transaction, group: str, remedy: Remedy) -> str:
+    """The group of the job with what it asks of its worker from now on."""
+    row = tx.one("get_group", key=group)
+    if row is None:
+        return group
+    needs = needs_after(JobNeeds.decode(row["needs"]), remedy)
+    if needs.group != group:
+        tx.run("insert_group", key=needs.group, needs=needs.encode())
+    return needs.group
 
 
 def _end(tx: Transaction, job: Job, end: Conclusion) -> Job:
@@ -374,10 +449,10 @@ def _enter(
     check_transition(job.state, state)
     if query == "end_job":
         values["state"] = state
-    if job.state is JobState.QUEUED and job.reason != SCHEDULED:
+    if job.state is JobState.QUEUED and not job.is_held:
         tx.count(job.queue_class, job.rank, -1, -job.expected_seconds)
     tx.one(query, job_id=job.id, **values)
-    if state is JobState.QUEUED:
+    if state is JobState.QUEUED and values.get("held_until") is None:
         tx.count(job.queue_class, job.rank, 1, job.expected_seconds)
     append_event(tx, job.id, NewEvent(EVENT_OF_STATE[state], data))
     if job.batch_id is not None and state.is_final:

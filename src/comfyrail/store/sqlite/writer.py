@@ -5,6 +5,7 @@ import contextlib
 import queue
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -13,8 +14,17 @@ from comfyrail.clock import Clock, Instant
 from comfyrail.errors import StoreUnavailable
 from comfyrail.jobs.priority import QueueClass
 from comfyrail.store.signals import Signals
+from comfyrail.store.sqlite.database import connect, folder_of
 from comfyrail.store.sqlite.queries import QUERIES
 from comfyrail.store.sqlite.queue_figures import QueueFigures
+from comfyrail.store.sqlite.trouble import (
+    is_locked,
+    is_of_the_disk,
+    is_spoiling,
+    same_again,
+    store_error,
+)
+from comfyrail.store.storage_watch import STORAGE
 
 Result = TypeVar("Result")
 
@@ -22,6 +32,11 @@ _Counted = tuple[QueueClass, int, int, float]
 
 GROUP_LIMIT = 256
 PENDING_LIMIT = 20_000
+LOCK_SECONDS = 10.0
+"""A write is told so when another process has held the database for as long."""
+LOCK_SECONDS_AT_THE_END = 2.0
+"""The same for those that are still there when the store is closed."""
+LOCK_LOOK_MILLISECONDS = 200
 
 
 class Transaction:
@@ -62,6 +77,7 @@ class Transaction:
 class _Write:
     operation: Callable[[Transaction], Any]
     future: asyncio.Future[Any]
+    since: float
     result: Any = None
     error: BaseException | None = None
     topics: set[str] = field(default_factory=set)
@@ -69,7 +85,11 @@ class _Write:
 
 
 class Writer:
-    """Runs operations in the order given, in groups of one commit each (synchronous FULL)."""
+    """Runs operations in the order given, in groups of one commit each (synchronous FULL).
+
+    Every write is answered in bounded time, and none of the faults of the disk ends it: a
+    connection that a fault has spoilt is made anew.
+    """
 
     def __init__(
         self,
@@ -79,45 +99,43 @@ class Writer:
         figures: QueueFigures,
     ) -> None:
         self._connection = connection
+        self._folder = folder_of(connection)
         self._figures = figures
         self._clock = clock
         self._signals = signals
         self._loop = asyncio.get_running_loop()
-        self._waiting: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._given: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._waiting: deque[_Write] = deque()
         self._pending = 0
+        self._is_stopping = False
+        self._is_spoilt = False
+        self.lock_seconds = LOCK_SECONDS
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
     async def write(self, operation: Callable[[Transaction], Result]) -> Result:
         """Run the operation; return when it is on disk.
 
-        Once handed over it happens even if the caller is cancelled meanwhile.
+        Once handed over it happens even if the caller is cancelled meanwhile. Raises
+        StoreUnavailable, or one of its kinds that says what is wrong, when it has not happened.
         """
         if self._pending >= PENDING_LIMIT:
             raise StoreUnavailable("Too many writes are waiting. Try again.", retry_after=1.0)
         self._pending += 1
         future: asyncio.Future[Result] = self._loop.create_future()
-        self._waiting.put(_Write(operation, future))
+        self._given.put(_Write(operation, future, self._clock.monotonic()))
         return await asyncio.shield(future)
 
     async def stop(self) -> None:
         """Finish what was handed over, then end the thread."""
-        self._waiting.put(None)
+        self._given.put(None)
         await asyncio.to_thread(self._thread.join)
+        self._connection.close()
 
     def _run(self) -> None:
-        stopping = False
-        while not stopping:
-            first = self._waiting.get()
-            if first is None:
-                return
-            group = [first]
-            while len(group) < GROUP_LIMIT and not self._waiting.empty():
-                following = self._waiting.get()
-                if following is None:
-                    stopping = True
-                    break
-                group.append(following)
+        self._be_patient()
+        while self._take():
+            group = [self._waiting.popleft() for _ in range(min(len(self._waiting), GROUP_LIMIT))]
             try:
                 self._commit(group)
             except Exception as error:  # noqa: BLE001 - the thread must outlive every fault
@@ -125,19 +143,86 @@ class Writer:
                 self._fail(group, error)
             self._loop.call_soon_threadsafe(self._deliver, group)
 
+    def _take(self) -> bool:
+        """Take in enough for a group, once there is something; False: there will be no more."""
+        if not self._waiting and not self._is_stopping:
+            self._accept(self._given.get())
+        while len(self._waiting) < GROUP_LIMIT and self._take_one():
+            continue
+        return bool(self._waiting)
+
+    def _take_all(self) -> None:
+        while self._take_one():
+            continue
+
+    def _take_one(self) -> bool:
+        """Whether there was anything to take."""
+        try:
+            self._accept(self._given.get_nowait())
+        except queue.Empty:
+            return False
+        return True
+
+    def _accept(self, write: _Write | None) -> None:
+        if write is not None:
+            self._waiting.append(write)
+        else:
+            self._is_stopping = True
+            self.lock_seconds = min(self.lock_seconds, LOCK_SECONDS_AT_THE_END)
+
     def _commit(self, group: list[_Write]) -> None:
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._begin(group)
             clean = all(self._apply(write) for write in group)
             if clean:
                 self._connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, StoreUnavailable) as error:
             self._roll_back(group)
             self._fail(group, error)
             return
         if not clean:
             self._roll_back(group)
             self._repeat_one_by_one(group)
+
+    def _begin(self, group: list[_Write]) -> None:
+        """Wait for another process that holds the database, as long as the oldest may wait."""
+        if self._is_spoilt:
+            self._renew_connection()
+        while True:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if not is_locked(error):
+                    raise
+                self._take_all()
+                if self._has_waited_too_long(group[0]):
+                    self._turn_away_others(error)
+                    raise
+            else:
+                return
+
+    def _has_waited_too_long(self, write: _Write) -> bool:
+        return self._clock.monotonic() - write.since >= self.lock_seconds
+
+    def _turn_away_others(self, error: sqlite3.Error) -> None:
+        """Answer those behind that have waited as long, however many: not group by group."""
+        overdue = []
+        while self._waiting and self._has_waited_too_long(self._waiting[0]):
+            overdue.append(self._waiting.popleft())
+        self._fail(overdue, error)
+        self._loop.call_soon_threadsafe(self._deliver, overdue)
+
+    def _renew_connection(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.close()
+        self._connection = connect(self._folder)
+        self._be_patient()
+        self._is_spoilt = False
+
+    def _be_patient(self) -> None:
+        """Look again often whether a lock has gone: how long a write waits is counted here."""
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.execute(f"PRAGMA busy_timeout = {LOCK_LOOK_MILLISECONDS}")
 
     def _repeat_one_by_one(self, group: list[_Write]) -> None:
         """After a rollback: the operation that failed must not cost the others anything."""
@@ -160,7 +245,7 @@ class Writer:
             return False
         except Exception as error:  # noqa: BLE001 - handed to the caller, whatever it is
             write.error = error
-            return self._connection.total_changes == before
+            return self._connection.total_changes == before and not transaction.counted
         write.topics = transaction.topics
         return True
 
@@ -174,12 +259,13 @@ class Writer:
                 self._connection.execute("ROLLBACK")
 
     def _fail(self, group: list[_Write], error: Exception) -> None:
+        self._is_spoilt |= is_spoiling(error)
+        said = store_error(error, self._folder, "written")
         for write in group:
             write.topics = set()
-            write.error = StoreUnavailable(
-                f"The database could not be written: {error}. Check the disk, then try again.",
-                retry_after=5.0,
-            )
+            write.error = same_again(said)
+        if is_of_the_disk(error):
+            self._loop.call_soon_threadsafe(self._signals.notify, STORAGE)
 
     def _deliver(self, group: list[_Write]) -> None:
         self._pending -= len(group)

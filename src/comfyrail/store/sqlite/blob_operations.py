@@ -1,0 +1,20 @@
+"""The store's view of blobs: which of them are referred to."""
+
+import json
+from collections.abc import Sequence
+
+from comfyrail.store.sqlite.readers import Readers
+
+
+class BlobOperations:
+    """Part of SqliteStore. See comfyrail.store.interface.Store."""
+
+    _readers: Readers
+
+    async def referenced_blobs(self, keys: Sequence[str]) -> frozenset[str]:
+        """Those of the keys that an output has."""
+        wanted = json.dumps(list(keys))
+        rows = await self._readers.read(
+            lambda snapshot: snapshot.all("referenced_blobs", keys=wanted)
+        )
+        return frozenset(row["blob_key"] for row in rows)
