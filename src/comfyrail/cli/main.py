@@ -15,6 +15,7 @@ with quiet_interrupts():
 
     from comfyrail import __version__
     from comfyrail.cli.batches import batches_app
+    from comfyrail.cli.bench import bench_app
     from comfyrail.cli.exits import CANNOT_START, INTERRUPTED, WRONG_USE, explain_and_exit
     from comfyrail.cli.options import (
         DEFAULT_SERVER,
@@ -52,6 +53,7 @@ app = typer.Typer(
 jobs_app = typer.Typer(help="Look at jobs and stop them.")
 app.add_typer(jobs_app, name="jobs")
 app.add_typer(batches_app, name="batches")
+app.add_typer(bench_app, name="bench")
 app.add_typer(queue_app, name="queue")
 app.add_typer(workers_app, name="workers")
 app.add_typer(workflows_app, name="workflows")
