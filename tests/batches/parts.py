@@ -63,6 +63,9 @@ class LateClock(SystemClock):
     def now(self) -> Instant:
         return Instant(super().now() + self._later)
 
+    def monotonic(self) -> float:
+        return super().monotonic() + self._later / 1000
+
     def move(self, seconds: float) -> None:
         self._later += round(seconds * 1000)
 

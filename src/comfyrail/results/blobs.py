@@ -212,8 +212,12 @@ class _Incoming:
         return self._hash.hexdigest()
 
     def discard(self) -> None:
-        self._file.close()
-        self.path.unlink(missing_ok=True)
+        try:
+            self._file.close()  # which writes what is left of it, or tries to
+        except OSError:
+            pass  # it is not wanted any more
+        finally:
+            self.path.unlink(missing_ok=True)
 
 
 def _files_on(shelf: Path) -> list[StoredFile]:

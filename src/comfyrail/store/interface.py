@@ -259,9 +259,10 @@ class Store(Protocol):
         """Give a queued job another place. Raises Conflict when it is not queued."""
         ...
 
-    async def note_clock_jump(self, milliseconds: int) -> None:
-        """The wall clock was set forward by so much, or back: what waits for a retry or for its
-        queue timeout waits as long as it would have.
+    async def settle_clock(self) -> int:
+        """Where the wall clock was set: what waits for a retry or for its queue timeout waits as
+        long as it would have. By how many milliseconds it was set since the last time. What depends
+        on it does this by itself.
         """
         ...
 

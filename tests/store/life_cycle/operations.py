@@ -222,7 +222,7 @@ class NoteJump:
     milliseconds: int
 
     async def ask(self, store: Store) -> Answer:
-        await store.note_clock_jump(self.milliseconds)
+        assert await store.settle_clock() == self.milliseconds
         return ()
 
     def expect(self, model: Model) -> Answer:

@@ -1,5 +1,6 @@
 """The store's view of the queue: lanes, places, what is due, what has waited too long."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -13,7 +14,7 @@ from comfyrail.jobs.priority import QueueClass, Standing
 from comfyrail.jobs.queue import Backlog, LaneKey, QueuePlace, QueueState, QueueTotals
 from comfyrail.jobs.states import JobState
 from comfyrail.store.interface import Enqueued, LanesRead
-from comfyrail.store.signals import QUEUE
+from comfyrail.store.signals import HELD, QUEUE
 from comfyrail.store.sqlite import transitions
 from comfyrail.store.sqlite.lanes import needs_of_group, read_lanes
 from comfyrail.store.sqlite.queue_figures import STEPS, QueueFigures
@@ -21,6 +22,8 @@ from comfyrail.store.sqlite.readers import Readers, Snapshot
 from comfyrail.store.sqlite.rows import read_job
 from comfyrail.store.sqlite.writer import Transaction, Writer
 
+SMALLEST_JUMP_MILLISECONDS = 1000
+"""Below that a clock is merely being put right: nobody waits noticeably longer."""
 CHANGED_AT_ONCE = 500
 """Jobs that become due or expire in one transaction: others must not wait for more."""
 
@@ -32,6 +35,10 @@ class QueueOperations:
     _writer: Writer
     _readers: Readers
     _clock: Clock
+    _opened: tuple[Instant, float]
+    """What the wall clock and the one that cannot be set said at the same moment."""
+    _settling: asyncio.Lock
+    _noted_jumps: int
 
     async def load_figures(self) -> None:
         """Count what is queued, once; forget what nobody refers to any more."""
@@ -130,6 +137,7 @@ class QueueOperations:
         return {row["minute"]: (row["jobs"], row["seconds"]) for row in rows}
 
     async def release_due(self) -> Instant | None:
+        await self.settle_clock()
         upcoming = await self._readers.read(lambda snapshot: snapshot.one("next_due"))
         if upcoming is None or upcoming["at"] is None or upcoming["at"] > self._clock.now():
             return upcoming["at"] if upcoming else None
@@ -143,6 +151,7 @@ class QueueOperations:
         return await self._writer.write(release)
 
     async def expire_queued(self) -> tuple[Sequence[JobId], Instant | None]:
+        await self.settle_clock()
         upcoming = await self._readers.read(lambda snapshot: snapshot.one("next_expiry"))
         now = self._clock.now()
         due = None if upcoming is None else self._by_the_clock(upcoming["at"], now)
@@ -173,12 +182,27 @@ class QueueOperations:
 
         return self.shown(await self._writer.write(change))
 
-    async def note_clock_jump(self, milliseconds: int) -> None:
+    async def settle_clock(self) -> int:
+        if abs(self._clock_jump()) < SMALLEST_JUMP_MILLISECONDS:
+            return 0
+        async with self._settling:
+            jump = self._clock_jump()  # someone else may have seen to it meanwhile
+            if abs(jump) < SMALLEST_JUMP_MILLISECONDS:
+                return 0
+            await self._note_jump(jump)
+            return jump
+
+    def _clock_jump(self) -> int:
+        """By how much the wall clock was set and nobody has seen to it, in milliseconds."""
+        return self._clock.now() - self._steady_now() - self._noted_jumps
+
+    async def _note_jump(self, milliseconds: int) -> None:
         def shift(tx: Transaction) -> tuple[Instant | None, int]:
             state = tx.one("get_queue_state")
             since = state["paused_at"] if state else None
             total: int = (state["paused_total"] if state else 0) + milliseconds
             tx.run("shift_retries", milliseconds=milliseconds)
+            tx.notify(HELD)
             # A pause that goes on has lasted as long as before the jump.
             moved = None if since is None else Instant(since + milliseconds)
             reason = state["reason"] if state else None
@@ -186,12 +210,22 @@ class QueueOperations:
             return moved, total
 
         self.figures.paused_at, self.figures.paused_total = await self._writer.write(shift)
+        self._noted_jumps += milliseconds
+
+    def _steady_now(self) -> Instant:
+        """A clock that goes on evenly while the wall clock is set anew: by it leases run. That of
+        another process means nothing: every process gives all leases anew when it begins.
+        """
+        wall, monotonic = self._opened
+        return after(wall, self._clock.monotonic() - monotonic)
 
     async def queue_state(self) -> QueueState:
         row = await self._readers.read(lambda snapshot: snapshot.one("get_queue_state"))
         return QueueState(row["paused_at"], row["reason"]) if row else QueueState()
 
     async def pause_queue(self, reason: str | None) -> QueueState:
+        await self.settle_clock()
+
         def pause(tx: Transaction) -> QueueState:
             state = tx.one("get_queue_state")
             since = state["paused_at"] if state and state["paused_at"] is not None else tx.now
@@ -205,6 +239,8 @@ class QueueOperations:
         return paused
 
     async def resume_queue(self) -> QueueState:
+        await self.settle_clock()
+
         def resume(tx: Transaction) -> int:
             state = tx.one("get_queue_state")
             total: int = state["paused_total"] if state else 0

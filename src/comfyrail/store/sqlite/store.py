@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from comfyrail.clock import Clock, Instant, after
+from comfyrail.clock import Clock, after
 from comfyrail.errors import Conflict, OutputNotFound
 from comfyrail.ids import AttemptToken, JobId, OutputId, TenantId, WorkerId, new_attempt_token
 from comfyrail.jobs.events import Event, NewEvent
@@ -55,6 +55,8 @@ class SqliteStore(QueueOperations, BatchOperations, BlobOperations):
         self.figures = QueueFigures()
         self._clock = clock
         self._opened = clock.now(), clock.monotonic()
+        self._settling = asyncio.Lock()
+        self._noted_jumps = 0
         self._retries = retries
         self._writer = Writer(self._connection, clock, self.signals, self.figures)
         self._readers = Readers(folder)
@@ -76,19 +78,13 @@ class SqliteStore(QueueOperations, BatchOperations, BlobOperations):
             )
         )
 
-    def _steady_now(self) -> Instant:
-        """The time by which leases run: it goes on evenly while the wall clock is set anew. That
-        of another process means nothing: every process gives all leases anew when it begins.
-        """
-        wall, monotonic = self._opened
-        return after(wall, self._clock.monotonic() - monotonic)
-
     async def cap_retries(self) -> None:
         """No retry waits longer than the rules have it, whatever became of the clock."""
         longest = self._retries.longest * (1 + self._retries.spread)
         await self._writer.write(lambda tx: tx.run("cap_retries", latest=after(tx.now, longest)))
 
     async def add_job(self, job: NewJob) -> Enqueued:
+        await self.settle_clock()
         return await self._writer.write(lambda tx: transitions.enqueue(tx, job))
 
     async def get_job(self, tenant: TenantId, job_id: JobId) -> Job:
@@ -203,6 +199,7 @@ class SqliteStore(QueueOperations, BatchOperations, BlobOperations):
         events: Sequence[NewEvent] = (),
         usage: Usage | None = None,
     ) -> Job:
+        await self.settle_clock()
         return await self._writer.write(
             lambda tx: transitions.finish(tx, token, outcome, events, usage, self._retries)
         )
@@ -225,6 +222,8 @@ class SqliteStore(QueueOperations, BatchOperations, BlobOperations):
         return await self._readers.read(read)
 
     async def expire_leases(self) -> Sequence[JobId]:
+        await self.settle_clock()
+
         def expire(tx: Transaction) -> list[JobId]:
             # One that no server owned since the last restart says nothing about the job.
             return [
