@@ -2,6 +2,7 @@
 
 import structlog
 
+from comfyrail.circuit_breaker import BreakerState, CircuitBreaker
 from comfyrail.clock import Clock
 
 FIRST_PAUSE_SECONDS = 3.0
@@ -11,34 +12,28 @@ log = structlog.get_logger(__name__)
 
 
 class Breaker:
-    """Opens on trouble; after a pause the next call tries again, and each pause is longer.
+    """Opens on trouble; after a pause the next calls try again, and each pause is longer.
 
     It says so once, not every time.
     """
 
     def __init__(self, level: str, clock: Clock) -> None:
         self._level = level
-        self._clock = clock
-        self._in_trouble = False
-        self._pause = FIRST_PAUSE_SECONDS
-        self._open_until = 0.0
+        self._breaker = CircuitBreaker(1, FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS, clock)
 
     @property
     def is_open(self) -> bool:
-        return self._in_trouble and self._clock.monotonic() < self._open_until
+        return self._breaker.state is BreakerState.OPEN
 
     def trip(self, error: Exception) -> None:
-        if not self._in_trouble:
-            log.warning("cache_level_in_trouble", cache_level=self._level, error=_short(error))
-            self._pause = FIRST_PAUSE_SECONDS
-        elif not self.is_open:
-            self._pause = min(2 * self._pause, LAST_PAUSE_SECONDS)
-        self._open_until = self._clock.monotonic() + self._pause
-        self._in_trouble = True
+        cause = _short(error)
+        if self._breaker.state is BreakerState.CLOSED:
+            log.warning("cache_level_in_trouble", cache_level=self._level, error=cause)
+        self._breaker.note_failure(cause)
 
     def mend(self) -> None:
-        if self._in_trouble:
-            self._in_trouble = False
+        if self._breaker.state is not BreakerState.CLOSED:
+            self._breaker.note_success()
             log.info("cache_level_works_again", cache_level=self._level)
 
 
