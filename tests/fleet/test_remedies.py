@@ -109,7 +109,7 @@ async def test_error_that_comes_every_time_ends_the_job_at_once(
 async def test_graph_that_can_be_mended_runs_again_mended(
     house: House, mender: ScriptedMender
 ) -> None:
-    mender.finds = Mended(msgspec.json.encode(MENDED), len(MENDED), ("mode is 'a' now",))
+    mender.finds = Mended(msgspec.json.encode(MENDED), len(MENDED), changes=("mode is 'a' now",))
     async with playing(fails("ValueError", "no such mode", 1)) as worker:
         await up(house, worker, "w1")
         job_id = await house.submit()

@@ -114,6 +114,36 @@ def test_full_disk_stops_new_work_only_and_everything_goes_on_when_there_is_room
         assert process.log.count('"storage_recovered"') == 1
 
 
+def test_job_of_a_worker_on_the_same_disk_waits_for_room_and_pays_nothing(tmp_path: Path) -> None:
+    with (
+        small_disk(tmp_path / "disk", 64) as disk,
+        server(disk, workers=1, COMFYRAIL_MIN_FREE_BYTES=str(8 * MEGABYTE)) as process,
+    ):
+        process.wait_ready()
+        job_id = process.submit(slow_picture(1.5), max_retries=0)
+        process.wait_for(job_id, "processing")
+        filler = fill(disk, leaving=0)
+        wait_until(lambda: process.call("GET", "/ready")[0] == 507)
+        wait_until(lambda: "finish_delayed" in process.log)
+        filler.unlink()
+        job = process.wait_for(job_id, limit=30)
+        assert (job["status"], job["retries"]) == ("completed", 0)
+
+
+def test_result_that_is_ready_is_kept_though_the_disk_is_full_for_longer_than_the_job_may_run(
+    tmp_path: Path, remote: Comfyrail
+) -> None:
+    with small_disk(tmp_path / "disk", 64) as disk, serving(disk, remote) as process:
+        job_id = process.submit(slow_picture(1.0), max_retries=0, timeout=2.0)
+        process.wait_for(job_id, "processing")
+        filler = fill(disk, leaving=0)
+        wait_until(lambda: process.call("GET", "/ready")[0] == 507)
+        wait_until(lambda: process.log.count("outputs_not_stored") >= 4, pause=0.1)
+        filler.unlink()
+        job = process.wait_for(job_id)
+        assert (job["status"], job["attempts"]) == ("completed", 1)
+
+
 def test_disk_that_goes_read_only_stops_new_work_only_and_loses_nothing(
     tmp_path: Path, remote: Comfyrail
 ) -> None:

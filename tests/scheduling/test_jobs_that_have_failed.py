@@ -129,7 +129,7 @@ def test_free_worker_stays_free_only_if_a_late_job_may_go_elsewhere(
 
 def test_job_waits_for_a_busy_worker_rather_than_go_where_it_failed() -> None:
     asked = replace(needs(types=["A"]), avoided=("failed",))
-    workers = [worker("failed"), busy("other", free_in=30)]
+    workers = [worker("failed"), busy("other", free_in=LONGEST_DETOUR - 1)]
     assert not decide([lane(asked, -900)], workers).placements
     assert pairs(decide([lane(asked, -900)], [*workers, worker("free")])) == [("job-0", "free")]
     assert pairs(decide([lane(asked, -900)], workers[:1])) == [("job-0", "failed")]
@@ -152,7 +152,7 @@ def test_worker_on_which_one_job_failed_is_given_others() -> None:
 def test_warm_worker_on_which_a_job_failed_does_not_draw_it_before_another_one() -> None:
     failed = lane(replace(needs("m"), avoided=("a",)), 10, name="failed")
     first = lane(needs("x"), 5, name="first")
-    workers = [worker("a", "m"), busy("b", free_in=30)]
+    workers = [worker("a", "m"), busy("b", free_in=LONGEST_DETOUR - 1)]
     assert pairs(decide([first, failed], workers)) == [("first-0", "a")]
 
 

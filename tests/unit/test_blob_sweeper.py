@@ -100,10 +100,13 @@ async def test_blobs_without_an_output_go_and_all_others_stay(shop: Shop) -> Non
 
 
 async def test_what_an_earlier_process_has_saved_in_vain_goes_at_the_start(shop: Shop) -> None:
+    attempt = await shop.begin()
+    told = await shop.save("told")
+    await shop.finish(attempt, told)
     await shop.save("in vain")
     next_process = LocalBlobStore(shop.folder)
     assert await BlobSweeper(next_process, shop.store).sweep() == 1
-    assert shop.kept() == set()
+    assert shop.kept() == {told.key}
 
 
 async def test_what_was_saved_in_vain_goes_soon_unless_something_else_refers_to_it(
@@ -155,9 +158,88 @@ async def test_content_that_is_saved_again_and_again_while_it_is_swept_is_always
     await saving
 
 
-async def test_save_that_nobody_waits_for_leaves_nothing_behind(shop: Shop) -> None:
+async def test_output_that_is_written_down_during_a_sweep_stays(shop: Shop) -> None:
+    """The sweeper looks at it while it is in hand, and the job ends before it is removed."""
+    first, second = await shop.begin(), await shop.begin()
+    await shop.finish(first, await shop.save("another"))
+    blob = await shop.save("told in time")
+
+    class Meanwhile:
+        async def referenced_blobs(self, keys: Sequence[str]) -> frozenset[str]:
+            answer = await shop.store.referenced_blobs(keys)
+            if not shop.blobs.has_in_hand:
+                return answer
+            await shop.finish(second, blob)
+            shop.blobs.settle([blob.key], are_kept=True)
+            return answer
+
+        async def has_outputs(self) -> bool:
+            return True
+
+    await BlobSweeper(shop.blobs, Meanwhile()).sweep()
+    assert blob.key in shop.kept()
+
+
+async def test_outputs_are_all_there_after_sweeps_beside_jobs_that_end(shop: Shop) -> None:
+    saved: list[StoredBlob] = []
+
+    async def work() -> None:
+        for number in range(150):
+            attempt = await shop.begin()
+            blob = await shop.save(f"work {number}")
+            await shop.finish(attempt, blob)
+            shop.blobs.settle([blob.key], are_kept=True)
+            saved.append(blob)
+
+    working = asyncio.create_task(work())
+    while not working.done():
+        await shop.sweeper.sweep()
+    await working
+    assert {blob.key for blob in saved} <= shop.kept()
+
+
+async def test_folder_with_odd_things_in_it_is_swept_all_the_same(shop: Shop) -> None:
+    attempt = await shop.begin()
+    told, orphan = await shop.save("told"), await shop.save("orphan")
+    await shop.finish(attempt, told)
+    shop.blobs.settle([told.key, orphan.key], are_kept=True)
+    (shop.folder / "00").touch()
+    odd = shop.folder / "11" / ("11" + "0" * 62)
+    odd.mkdir(parents=True)
+    (shop.folder / "22").mkdir()
+    (shop.folder / "22" / ("22" + "0" * 62)).symlink_to(shop.folder / told.key)
+    assert await shop.sweeper.sweep() == 1
+    assert not (shop.folder / orphan.key).exists()
+    assert (shop.folder / told.key).exists()
+
+
+async def test_new_database_does_not_cost_the_outputs_of_a_lost_one(shop: Shop) -> None:
+    blob = await shop.save("wanted when the backup is restored")
+    next_process = LocalBlobStore(shop.folder)
+    assert await BlobSweeper(next_process, shop.store).sweep() == 0
+    assert shop.kept() == {blob.key}
+
+
+async def test_blob_whose_name_did_not_reach_the_disk_is_not_kept_in_hand(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shop.save("makes the folder")
+
+    def fail(_folder: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("comfyrail.results.blobs.sync_folder", fail)
+    with pytest.raises(StoreUnavailable):
+        await shop.save("makes the folder")
+    monkeypatch.undo()
+    shop.blobs.settle(shop.kept(), are_kept=False)
+    assert not shop.blobs.has_in_hand
+
+
+@pytest.mark.parametrize("size", [10, 3 << 20])
+async def test_save_that_nobody_waits_for_leaves_nothing_behind(shop: Shop, size: int) -> None:
     for _ in range(20):
-        saving = asyncio.create_task(shop.blobs.save(content("unwanted")))
+        saving = asyncio.create_task(shop.blobs.save(content("u" * size)))
         await asyncio.sleep(0)
         saving.cancel()
         await asyncio.gather(saving, return_exceptions=True)
@@ -171,6 +253,9 @@ async def test_store_that_fails_is_asked_again(shop: Shop) -> None:
     class Broken:
         async def referenced_blobs(self, keys: Sequence[str]) -> frozenset[str]:
             raise StoreUnavailable(f"no answer about {len(keys)}")
+
+        async def has_outputs(self) -> bool:
+            return True
 
     blob = await shop.save("in vain")
     shop.blobs.settle([blob.key], are_kept=False)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import aiohttp
@@ -93,6 +94,7 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
                 accounts=estimates,
                 previews=previews,
                 mender=mender,
+                is_disk_in_trouble=partial(_is_in_trouble, storage),
                 **_fleet_rules(settings),
             )
         )
@@ -161,6 +163,11 @@ def _open_storage(settings: Settings, store: SqliteStore) -> tuple[StorageWatch,
     folder = settings.data / BLOB_FOLDER
     storage = StorageWatch((settings.data, folder), settings.min_free_bytes, store.signals)
     return storage, LocalBlobStore(folder, storage.doubt)
+
+
+async def _is_in_trouble(storage: StorageWatch) -> bool:
+    await storage.look(is_doubted=True)
+    return storage.trouble is not None
 
 
 def _fleet_rules(settings: Settings) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from comfyrail.fleet.health import Health, ran_out_of_memory
 from comfyrail.fleet.inputs import WorkerInputs
 from comfyrail.fleet.knowledge import WorkerKnowledge
 from comfyrail.fleet.model_breakers import models_to_blame
-from comfyrail.fleet.remedies import Remedies
+from comfyrail.fleet.remedies import Remedies, no_trouble
 from comfyrail.fleet.session import AttemptSession
 from comfyrail.fleet.suspects import suspect_of
 from comfyrail.fleet.warm_models import WarmModels
@@ -77,7 +77,12 @@ class Attempts:
         self.meter = BusyMeter(now)
         self.idle_since = now
         self.last_active_at: Instant | None = None
-        self._remedies = Remedies(worker_id, lambda: knowledge.machine.video_memory, context.mender)
+        self._remedies = Remedies(
+            worker_id,
+            lambda: knowledge.machine.video_memory,
+            context.mender,
+            context.is_disk_in_trouble if shares_inputs else no_trouble,
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._model_timer: asyncio.TimerHandle | None = None
         self._asked_at = -ASK_AGAIN_SECONDS

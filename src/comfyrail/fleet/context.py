@@ -1,5 +1,6 @@
 """What all workers of a fleet share."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from comfyrail.fleet.outputs import BlobSink
 from comfyrail.fleet.places import Places
 from comfyrail.fleet.previews import Previews
 from comfyrail.fleet.profiles import Profiles
-from comfyrail.fleet.remedies import Mender, NoMender
+from comfyrail.fleet.remedies import Mender, NoMender, no_trouble
 from comfyrail.fleet.session import SessionTimes
 from comfyrail.fleet.suspects import Suspects
 from comfyrail.fleet.workload import PrefetchRules
@@ -42,3 +43,5 @@ class WorkerContext:
     profiles: Profiles = field(default_factory=Profiles)
     suspects: Suspects = field(default_factory=Suspects)
     mender: Mender = field(default_factory=NoMender)
+    is_disk_in_trouble: Callable[[], Awaitable[bool]] = no_trouble
+    """Whether the server's own disk is full, or cannot be written."""

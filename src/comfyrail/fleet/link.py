@@ -108,4 +108,5 @@ class WorkerLink:
         for prompt_id in await connection.client.prompts_of(connection.first_client_id):
             if prompt_id not in followed:
                 log.warning("stray_prompt_stopped", worker_id=self._worker_id, prompt_id=prompt_id)
-                await connection.client.stop_prompt(prompt_id)
+                # It may wait in the worker's queue: an interrupt could hit what runs there.
+                await connection.client.stop_prompt(prompt_id, may_wait=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 from asyncio import FIRST_COMPLETED
+from math import inf
 from typing import Any
 
 from comfyrail.clock import Clock
@@ -20,6 +21,7 @@ class Orders:
         self._clock = clock
         self._woken = asyncio.Event()
         self._is_stale = False
+        self._is_timed = True
         self.stop_with: Cancelled | Failed | None = None
         """How the job ends once the worker has stopped it."""
         self.gone: Lost | None = None
@@ -41,6 +43,15 @@ class Orders:
         self._is_stale = True
         self._woken.set()
 
+    @property
+    def deadline(self) -> float:
+        """When its time is up."""
+        return self._timing.deadline if self._is_timed else inf
+
+    def stop_the_clock(self) -> None:
+        """The job has ended on its worker; what it waits for now does not count as its time."""
+        self._is_timed = False
+
     def look(self) -> bool:
         """Whether the job is to stop, now that its time is looked at too. What comes after this
         wakes the next wait. Raises StaleAttempt when there is nothing more to do here.
@@ -48,7 +59,7 @@ class Orders:
         self._woken.clear()
         if self._is_stale:
             raise StaleAttempt("The attempt's lease was lost.")
-        if self.stop_with is None and self._clock.monotonic() >= self._timing.deadline:
+        if self.stop_with is None and self._clock.monotonic() >= self.deadline:
             self.stop_with = timed_out(self._timeout)
         return self.stop_with is not None
 

@@ -2,7 +2,7 @@
 graph say it. Whether it is tried again is decided in `comfyrail.jobs.recovery`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -11,8 +11,11 @@ import structlog
 from comfyrail.errors import ComfyrailError
 from comfyrail.ids import TenantId, WorkerId
 from comfyrail.jobs.job import Attempt
-from comfyrail.jobs.outcome import Failed
+from comfyrail.jobs.needs import JobNeeds
+from comfyrail.jobs.outcome import Failed, Lost
 from comfyrail.jobs.recovery import RecoveryKind, Remedy
+
+DISK_FULL = "WORKER_DISK_FULL"
 
 log = structlog.get_logger(__name__)
 
@@ -21,12 +24,13 @@ log = structlog.get_logger(__name__)
 class Mended:
     """What a second look at a graph has found.
 
-    `prompt` is the graph with what could be put right, None where there was nothing; `findings`
-    is what is wrong with it and could not be.
+    `prompt` is the graph with what could be put right, None where there was nothing, `needs` what
+    it asks of a worker; `findings` is what is wrong with it and could not be.
     """
 
     prompt: bytes | None = None
     node_count: int | None = None
+    needs: JobNeeds | None = None
     changes: tuple[str, ...] = ()
     findings: Sequence[Mapping[str, Any]] = ()
 
@@ -45,20 +49,37 @@ class NoMender:
         return Mended()
 
 
+async def no_trouble() -> bool:
+    return False
+
+
 class Remedies:
-    """Of one worker. `video_memory` says how much it has, in bytes."""
+    """Of one worker. `video_memory` says how much it has, in bytes; `is_disk_in_trouble` whether
+    the disk that it shares with the server is full, or cannot be written.
+    """
 
     def __init__(
-        self, worker_id: WorkerId, video_memory: Callable[[], int | None], mender: Mender
+        self,
+        worker_id: WorkerId,
+        video_memory: Callable[[], int | None],
+        mender: Mender,
+        is_disk_in_trouble: Callable[[], Awaitable[bool]] = no_trouble,
     ) -> None:
         self._worker_id = worker_id
         self._video_memory = video_memory
         self._mender = mender
+        self._is_disk_in_trouble = is_disk_in_trouble
 
-    async def complete(self, failed: Failed, attempt: Attempt) -> Failed:
-        """The failure with its remedy worked out; without one where it would be of no use."""
+    async def complete(self, failed: Failed, attempt: Attempt) -> Failed | Lost:
+        """The failure with its remedy worked out; without one where it would be of no use. What
+        failed because the server's own disk is full has not failed: it waits until that is over.
+        """
         remedy = failed.remedy
-        if remedy is None or attempt.cancel_requested:
+        if attempt.cancel_requested:
+            return failed
+        if failed.fault.code == DISK_FULL and await self._is_disk_in_trouble():
+            return Lost("the disk of the server is full", counted=False)
+        if remedy is None:
             return failed
         match remedy.kind:
             case RecoveryKind.MENDED | RecoveryKind.AGAIN:
@@ -76,6 +97,7 @@ class Remedies:
                 RecoveryKind.MENDED,
                 prompt=mended.prompt,
                 node_count=mended.node_count,
+                needs=mended.needs,
                 changes=mended.changes,
             )
             return replace(failed, remedy=remedy)

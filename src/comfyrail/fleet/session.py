@@ -151,6 +151,9 @@ class AttemptSession:
             self._sink.settle(())
             self._may_linger = True
             log.warning("attempt_taken_over", job_id=self._attempt.job_id)
+        except Exception:
+            self._sink.settle(())
+            raise
         else:
             self._sink.settle(() if isinstance(outcome, Lost) else outcome.outputs)
         finally:
@@ -300,7 +303,7 @@ class AttemptSession:
 
     def _next_due(self) -> float:
         is_to_stop = self._orders.stop_with is not None
-        end = self._next_stop if is_to_stop else self._timing.deadline
+        end = self._next_stop if is_to_stop else self._orders.deadline
         return min(self._next_look, end, self._log.due)
 
     async def _look(self) -> Outcome | None:
@@ -357,11 +360,13 @@ class AttemptSession:
                 self._sink,
                 self._orders,
                 self._clock,
-                deadline=self._timing.deadline,
+                deadline=self._orders.deadline,
                 stop_limit=self._times.stop_limit,
             )
         except StoreUnavailable as error:
-            # The worker still has the files: try again, do not run the job again.
+            # The worker still has the files: try again, do not run the job again, however long
+            # the disk is full.
+            self._orders.stop_the_clock()
             log.warning("outputs_not_stored", job_id=self._attempt.job_id, error=error.message)
             self._look_again_soon()
             return None

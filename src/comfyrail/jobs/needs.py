@@ -64,7 +64,7 @@ class JobNeeds:
         }
         # Only where they say something: the groups of all other jobs stay what they were.
         if self.avoided:
-            content["avoided"] = list(self.avoided)
+            content["avoided"] = sorted(self.avoided)
         if self.above_memory:
             content["above_memory"] = self.above_memory
         return _encode(content)

@@ -71,7 +71,8 @@ class Remedy:
     prompt: bytes | None = None
     """The graph with what was put right in it."""
     node_count: int | None = None
-    """Of that graph."""
+    needs: JobNeeds | None = None
+    """Of that graph, and what it asks of a worker."""
     changes: tuple[str, ...] = ()
     """What was put right, in words."""
 
@@ -115,6 +116,13 @@ def decide_retry(
 def needs_after(needs: JobNeeds, remedy: Remedy) -> JobNeeds:
     """What the job asks of its worker the next time."""
     changed = needs
+    if remedy.needs is not None:
+        changed = replace(
+            remedy.needs,
+            labels=needs.labels,
+            avoided=needs.avoided,
+            above_memory=needs.above_memory,
+        )
     if remedy.avoid is not None and remedy.kind is not RecoveryKind.LESS_MEMORY:
         avoided = [each for each in needs.avoided if each != remedy.avoid]
         changed = replace(changed, avoided=(*avoided, remedy.avoid)[-WORKERS_AVOIDED:])

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 import re
+import stat
 import tempfile
 import threading
 from collections import Counter
@@ -77,19 +78,16 @@ class LocalBlobStore:
             async for chunk in chunks:
                 buffer += chunk
                 if len(buffer) >= WRITE_SIZE:
-                    incoming = await self._on_disk(self._receive, incoming, bytes(buffer))
+                    incoming = await self._to_its_end(
+                        _Incoming.discard, self._receive, incoming, bytes(buffer)
+                    )
                     buffer.clear()
         except BaseException:
             if incoming is not None:
                 incoming.discard()
             raise
         # Most outputs are small: opened, written, synced and named in one go.
-        keeping = asyncio.ensure_future(self._on_disk(self._keep, incoming, bytes(buffer)))
-        try:
-            return await asyncio.shield(keeping)
-        except asyncio.CancelledError:
-            keeping.add_done_callback(self._give_up)
-            raise
+        return await self._to_its_end(self._give_up, self._keep, incoming, bytes(buffer))
 
     def path_of(self, key: str) -> Path:
         """Where the bytes are; raises OutputNotFound where there are none."""
@@ -98,10 +96,8 @@ class LocalBlobStore:
             raise OutputNotFound("The output's file is gone from the blob store.")
         return path
 
-    def _give_up(self, keeping: "asyncio.Future[StoredBlob]") -> None:
-        """Nobody waits for it any more."""
-        if not keeping.cancelled() and keeping.exception() is None:
-            self.settle([keeping.result().key], are_kept=False)
+    def _give_up(self, blob: StoredBlob) -> None:
+        self.settle([blob.key], are_kept=False)
 
     # What the sweeper asks
 
@@ -125,17 +121,30 @@ class LocalBlobStore:
             self._doubtful.update(keys)
 
     def take_doubtful(self) -> Sequence[StoredFile]:
-        """What was saved in vain since the last call, as far as it is still there."""
+        """What was saved in vain since the last call, as far as it is there and not in hand."""
         with self._naming:
             keys, self._doubtful = sorted(self._doubtful), set()
-        return [file for key in keys if (file := _look_at(self._folder / key, key)) is not None]
+        return self._looked_at(keys)
 
     async def files(self) -> AsyncIterator[Sequence[StoredFile]]:
-        """Everything that is there, a part of it at a time."""
+        """Everything that is there and not in hand, a part of it at a time."""
         for shelf in await asyncio.to_thread(self._shelves):
-            files = await asyncio.to_thread(_files_on, shelf)
+            keys = await asyncio.to_thread(_keys_on, shelf)
+            files = await asyncio.to_thread(self._looked_at, keys)
             if files:
                 yield files
+
+    def _looked_at(self, keys: Sequence[str]) -> list[StoredFile]:
+        """What is in hand is left out now, not later: what is not in hand any more when it is to
+        be removed may have been written down since somebody asked what is.
+        """
+        found = []
+        for key in keys:
+            with self._naming:
+                file = None if key in self._in_hand else _look_at(self._folder / key, key)
+            if file is not None:
+                found.append(file)
+        return found
 
     async def remove(self, files: Sequence[StoredFile]) -> int:
         """Remove those that nobody has in hand or has saved again since they were looked at; how
@@ -151,7 +160,10 @@ class LocalBlobStore:
         with self._naming:
             if file.key in self._in_hand or _look_at(path, file.key) != file:
                 return False
-            path.unlink()
+            try:
+                path.unlink()
+            except OSError:
+                return False  # the disk is read-only, or somebody else was quicker
         return True
 
     def _receive(self, incoming: "_Incoming | None", data: bytes) -> "_Incoming":
@@ -178,8 +190,28 @@ class LocalBlobStore:
         except BaseException:
             received.discard()
             raise
-        sync_folder(target.parent)
+        try:
+            sync_folder(target.parent)
+        except BaseException:
+            self.settle([key], are_kept=False)
+            raise
         return StoredBlob(key, received.size, digest)
+
+    async def _to_its_end(
+        self, undo: Callable[[Result], None], work: Callable[..., Result], *arguments: Any
+    ) -> Result:
+        """Run it in a thread. When nobody waits for it any more, `undo` gets what it made."""
+        doing = asyncio.ensure_future(self._on_disk(work, *arguments))
+
+        def clean_up(done: "asyncio.Future[Result]") -> None:
+            if not done.cancelled() and done.exception() is None:
+                undo(done.result())
+
+        try:
+            return await asyncio.shield(doing)
+        except asyncio.CancelledError:
+            doing.add_done_callback(clean_up)
+            raise
 
     async def _on_disk(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Run it in a thread; what the disk refuses is not the fault of whoever sends the bytes."""
@@ -220,16 +252,20 @@ class _Incoming:
             self.path.unlink(missing_ok=True)
 
 
-def _files_on(shelf: Path) -> list[StoredFile]:
-    with os.scandir(shelf) as entries:
-        found = [(f"{shelf.name}/{entry.name}", Path(entry)) for entry in entries]
-    looked_at = (_look_at(path, key) for key, path in found if _KEY.fullmatch(key))
-    return [file for file in looked_at if file is not None]
+def _keys_on(shelf: Path) -> list[str]:
+    try:
+        names = [path.name for path in shelf.iterdir()]
+    except OSError:
+        return []  # it is no folder, or gone
+    keys = (f"{shelf.name}/{name}" for name in names)
+    return [key for key in keys if _KEY.fullmatch(key)]
 
 
 def _look_at(path: Path, key: str) -> StoredFile | None:
     try:
-        found = path.stat()
-    except FileNotFoundError:
+        found = path.lstat()
+    except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
         return None
     return StoredFile(key, found.st_ino, found.st_mtime_ns)

@@ -40,6 +40,8 @@ class References(Protocol):
 
     async def referenced_blobs(self, keys: Sequence[str]) -> frozenset[str]: ...
 
+    async def has_outputs(self) -> bool: ...
+
 
 class BlobSweeper:
     """`run` goes on until it is cancelled."""
@@ -53,11 +55,10 @@ class BlobSweeper:
         next_sweep = loop.time()
         while True:
             try:
+                await self.look()
                 if loop.time() >= next_sweep:
-                    await self.sweep()
                     next_sweep = loop.time() + SWEEP_SECONDS
-                else:
-                    await self.look()
+                    await self.sweep()
             except (StoreUnavailable, OSError) as error:
                 log.warning("blobs_not_swept", error=str(error))
             except Exception:  # the next round may do better
@@ -65,7 +66,13 @@ class BlobSweeper:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def sweep(self) -> int:
-        """Look through all blobs once; how many were removed."""
+        """Look through all blobs once; how many were removed.
+
+        None where the database has no output at all: it may be a new one in the place of one that
+        was lost, and all these outputs may be wanted when that is restored.
+        """
+        if not await self._store.has_outputs():
+            return 0
         removed = 0
         async for files in self._blobs.files():
             removed += await self._remove_orphans(files)

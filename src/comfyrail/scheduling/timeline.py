@@ -29,9 +29,9 @@ EMPTY = -1
 LEAST_BUSY = 0.05
 """Seconds. A worker that takes nothing now is never as good as one that does."""
 
-LONGEST_DETOUR = 60.0
+LONGEST_DETOUR = 10.0
 """Seconds. A job goes back to a worker on which it has failed when no other is free within this
-time: an hour behind another job would be worse."""
+time: a long wait behind another job would be worse."""
 
 _NOBODY: frozenset[Index] = frozenset()
 

@@ -336,6 +336,10 @@ class Store(Protocol):
         """Every try of a job, in order. Raises JobNotFound."""
         ...
 
+    async def has_outputs(self) -> bool:
+        """Whether any job has ever made something."""
+        ...
+
     async def referenced_blobs(self, keys: Sequence[str]) -> frozenset[str]:
         """Those of the keys that an output has."""
         ...

@@ -104,11 +104,17 @@ class WorkflowChecks:
         self._surroundings: Surroundings | None = None
 
     async def check(
-        self, principal: Principal, request: WorkflowRequest, *, hints: bool = False
+        self,
+        principal: Principal,
+        request: WorkflowRequest,
+        *,
+        hints: bool = False,
+        asks_network: bool = True,
     ) -> Checked:
         """All that speaks against the workflow. Raises only for a request that makes no sense."""
         given = await self._source(principal, request)
-        examination = await self._check(principal, request, given, hints=hints)
+        probe = self._probe if asks_network and _may_hold_urls(request) else None
+        examination = await self._check(principal, given, probe, hints=hints)
         workflow = examination.workflow
         # A small file of the editor may have unfolded to a lot.
         large = given.is_large or (workflow is not None and len(workflow.nodes) > SMALL_WORKFLOW)
@@ -130,18 +136,18 @@ class WorkflowChecks:
             return await asyncio.to_thread(work, argument)
 
     async def _check(
-        self, principal: Principal, request: WorkflowRequest, given: "_Given", *, hints: bool
+        self, principal: Principal, given: "_Given", probe: UrlProbe | None, *, hints: bool
     ) -> Examination:
         policy = self._policies.of(principal.tenant)
         stages = ALL_STAGES if hints else ERROR_STAGES
-        if self._probe is None or not policy.allowed_domains or not _may_hold_urls(request):
+        if probe is None or not policy.allowed_domains:
             return await self._examine(given, policy, stages)
         # The network is asked in its stage: after what is before, and before what is after it.
         before = await self._examine(given, policy, stages & STAGES_BEFORE_THE_NETWORK)
         if before.workflow is None or not before.is_valid:
             return replace(before, unchecked=unchecked_stages(before.findings, stages))
         context = self.context(policy, stages)
-        found = await check_urls(before.workflow, context, self._probe)
+        found = await check_urls(before.workflow, context, probe)
         if any(each.severity == "error" for each in found):
             findings = [*before.findings, *found]
             later = unchecked_stages(findings, stages)

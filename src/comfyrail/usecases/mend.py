@@ -9,6 +9,7 @@ from comfyrail.access.principal import Principal
 from comfyrail.fleet.remedies import Mended
 from comfyrail.ids import TenantId
 from comfyrail.usecases.checks import WorkflowChecks, WorkflowRequest
+from comfyrail.usecases.standing import needs_of
 
 FINDINGS_KEPT = 20
 
@@ -23,7 +24,8 @@ class MendWorkflow:
         if self.checks is None:
             return Mended()
         request = WorkflowRequest(workflow=msgspec.json.encode(prompt), auto_fix=True)
-        checked = await self.checks.check(Principal(tenant), request)
+        # What could not be reached a moment ago may be there when the job runs again.
+        checked = await self.checks.check(Principal(tenant), request, asks_network=False)
         examination = checked.examination
         if examination.workflow is None or not examination.is_valid:
             return Mended(
@@ -41,5 +43,6 @@ class MendWorkflow:
         return Mended(
             mended,
             len(examination.workflow.nodes),
+            None if checked.analysis is None else needs_of(checked.analysis, {}),
             tuple(fix.message for fix in examination.fixes),
         )

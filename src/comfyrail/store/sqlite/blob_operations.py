@@ -18,3 +18,7 @@ class BlobOperations:
             lambda snapshot: snapshot.all("referenced_blobs", keys=wanted)
         )
         return frozenset(row["blob_key"] for row in rows)
+
+    async def has_outputs(self) -> bool:
+        """Whether any job has ever made something."""
+        return await self._readers.read(lambda snapshot: snapshot.one("any_output")) is not None
