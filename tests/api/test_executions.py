@@ -398,6 +398,26 @@ def test_openapi_names_every_route_of_the_api(running_server: Comfyrail) -> None
         assert name in document["components"]["schemas"]
 
 
+def test_openapi_names_what_a_disk_that_is_full_and_a_database_that_fails_give(
+    running_server: Comfyrail,
+) -> None:
+    paths = running_server.call("GET", "/openapi.json")[1]["paths"]
+    operations = {
+        (method, path): set(operation["responses"])
+        for path, methods in paths.items()
+        for method, operation in methods.items()
+    }
+    assert [key for key, statuses in operations.items() if "503" not in statuses] == []
+    reading = {
+        ("post", "/v1/workflows/validate"),
+        ("post", "/v1/workflows/plan"),
+        ("post", "/v1/workflows/convert"),
+    }
+    without = {key for key, statuses in operations.items() if "507" not in statuses}
+    assert {key for key in without if key[0] != "get"} == reading
+    assert ("get", "/ready") not in without
+
+
 def test_start_page_is_html_without_outside_requests(running_server: Comfyrail) -> None:
     status, content, headers = running_server.fetch("GET", "/")
     assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from comfyrail.clock import Clock, SystemClock
 from comfyrail.errors import WorkerError
 from comfyrail.fleet.accounts import Account, Measured, NoAccounts
 from comfyrail.fleet.comfyui.client import ComfyClient
+from comfyrail.fleet.company import Company
 from comfyrail.fleet.connection import WorkerConnection
 from comfyrail.fleet.inputs import WorkerInputs
 from comfyrail.fleet.previews import Previews
@@ -77,6 +79,7 @@ class Bench:
         self._folder = folder / "blobs"
         self._blobs = LocalBlobStore(self._folder)
         self._tasks: list[asyncio.Task[None]] = []
+        self._companies: defaultdict[WorkerConnection, Company] = defaultdict(Company)
 
     async def connect(self, worker: HasUrl) -> WorkerConnection:
         """A socket to the worker that comes back whenever it drops."""
@@ -147,6 +150,7 @@ class Bench:
             account=account or NoAccounts().open(attempt, None),
             inputs=self.inputs,
             previews=self.previews,
+            seat=self._companies[connection].join(runs_alone=attempt.runs_alone),
         )
         task = asyncio.create_task(session.run(adopted=adopted))
         self._tasks.append(task)

@@ -39,6 +39,8 @@ BODIES = Path(__file__).parent / "error_bodies"
 
 AGAIN, ELSEWHERE, MENDED = RecoveryKind.AGAIN, RecoveryKind.ELSEWHERE, RecoveryKind.MENDED
 LESS_MEMORY = RecoveryKind.LESS_MEMORY
+NODE, BROKEN, DEVICE = "NODE_FAILED", "WORKER_BROKEN", "DEVICE_FAILED"
+DISK_FULL = "WORKER_DISK_FULL"
 
 RECORDED: Mapping[str, tuple[str, str, RecoveryKind | None]] = {
     "disk_full": ("resource", "WORKER_DISK_FULL", ELSEWHERE),
@@ -128,7 +130,11 @@ def test_what_a_real_comfyui_answered_is_told_apart(name: str) -> None:
         ("torch.AcceleratorError", "CUDA error: out of memory", (), "OUT_OF_MEMORY", LESS_MEMORY),
         ("RuntimeError", "CUBLAS_STATUS_ALLOC_FAILED when", (), "OUT_OF_MEMORY", LESS_MEMORY),
         ("OSError", "[Errno 12] Cannot allocate memory", "m", "OUT_OF_MEMORY", LESS_MEMORY),
+        ("ValueError", "Step failed: CUDA out of memory.", (), "OUT_OF_MEMORY", LESS_MEMORY),
+        ("cv2.error", "(-4) Failed to allocate memory", (), "OUT_OF_MEMORY", LESS_MEMORY),
+        ("RuntimeError", "Triton Error [CUDA]: out of memory", (), "OUT_OF_MEMORY", LESS_MEMORY),
         # Disk
+        ("RuntimeError", "PytorchStreamWriter failed writing file", (), DISK_FULL, ELSEWHERE),
         ("OSError", "[Errno 122] Disk quota exceeded", (), "WORKER_DISK_FULL", ELSEWHERE),
         ("SafetensorError", "No space left on device", "m", "WORKER_DISK_FULL", ELSEWHERE),
         # Device
@@ -137,6 +143,35 @@ def test_what_a_real_comfyui_answered_is_told_apart(name: str) -> None:
         ("RuntimeError", "HIP error: unspecified launch", (), "DEVICE_FAILED", ELSEWHERE),
         ("RuntimeError", "no kernel image is available for", (), "DEVICE_FAILED", ELSEWHERE),
         ("torch.AcceleratorError", "whatever", (), "DEVICE_FAILED", ELSEWHERE),
+        ("RuntimeError", "CUDA driver error: unknown error", (), "DEVICE_FAILED", ELSEWHERE),
+        ("RuntimeError", "CUDA unknown error - this may be", (), "DEVICE_FAILED", ELSEWHERE),
+        ("RuntimeError", "NVML_SUCCESS == r INTERNAL ASSERT", (), "DEVICE_FAILED", ELSEWHERE),
+        ("RuntimeError", "Triton Error [CUDA]: device", (), "DEVICE_FAILED", ELSEWHERE),
+        ("RuntimeError", "Unexpected error from cudaGetDeviceCount()", (), DEVICE, ELSEWHERE),
+        # The rest of the worker
+        ("AssertionError", "Torch not compiled with CUDA enabled", (), BROKEN, ELSEWHERE),
+        (
+            "AttributeError",
+            "module 'torch' has no attribute 'float8_e4m3fn'",
+            (),
+            BROKEN,
+            ELSEWHERE,
+        ),
+        ("OSError", "[Errno 30] Read-only file system: 'x.png'", (), BROKEN, ELSEWHERE),
+        ("OSError", "[Errno 5] Input/output error", "m", BROKEN, ELSEWHERE),
+        ("OSError", "[Errno 24] Too many open files", (), BROKEN, ELSEWHERE),
+        ("PermissionError", "[Errno 13] Permission denied: 'output'", (), BROKEN, ELSEWHERE),
+        ("RuntimeError", "can't start new thread", (), BROKEN, ELSEWHERE),
+        ("AttributeError", "module 'numpy' has no attribute 'float'", (), NODE, ELSEWHERE),
+        ("AttributeError", "'NoneType' object has no attribute 'shape'", (), NODE, MENDED),
+        ("AssertionError", "", (), NODE, MENDED),
+        # Words of a graph that are repeated
+        ("re.error", "bad character in group name 'no space left on device'", (), NODE, MENDED),
+        ("re.PatternError", "unknown extension: CUDA error: x", (), NODE, MENDED),
+        ("ValueError", "no such style: [Errno 28] No space left on device", (), NODE, MENDED),
+        ("Exception", "cannot open /home/cuda error: x/a.png", (), NODE, AGAIN),
+        ("Exception", "cannot open /home/no space left on device", (), NODE, AGAIN),
+        ("RuntimeError", "cannot open /home/cuda error/a.png", (), NODE, AGAIN),
         # Models
         ("RuntimeError", "Error(s) in loading state_dict for", "m", "MODEL_LOAD_FAILED", ELSEWHERE),
         ("SafetensorError", "HeaderTooLarge", "m", "MODEL_LOAD_FAILED", ELSEWHERE),
@@ -185,6 +220,37 @@ def test_signs_of_nodes(
     assert "Node '7' (Sampler)" in failed.fault.message
     assert failed.fault.details["exception_type"] == kind
     assert failed.fault.suggested_action
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "is_damaged"),
+    [
+        ("SafetensorError", "Error while deserializing header: header too large", True),
+        ("_pickle.UnpicklingError", "invalid load key", True),
+        ("zipfile.BadZipFile", "File is not a zip file", True),
+        ("RuntimeError", "PytorchStreamReader failed reading zip archive", True),
+        ("ValueError", "GGUF magic invalid", True),
+        ("RuntimeError", "Error(s) in loading state_dict for X: size mismatch for y", False),
+        ("RuntimeError", "ERROR: Could not detect model type of: x", False),
+        ("KeyError", "'the text says corrupted'", False),
+    ],
+)
+def test_damaged_model_is_told_from_one_that_does_not_fit_its_node(
+    kind: str, message: str, is_damaged: bool
+) -> None:
+    fault = classify_node_failure(NodeFailure("1", "Load", kind, message), ["m"]).fault
+    assert (fault.code, fault.details["damaged"]) == ("MODEL_LOAD_FAILED", is_damaged)
+    assert ("damaged" if is_damaged else "choose the loader and the type") in fault.message
+
+
+def test_worker_that_is_not_in_order_is_said_to_be_and_what_to_mend() -> None:
+    failure = NodeFailure("9", "SaveImage", "OSError", "[Errno 30] Read-only file system: '/out'")
+    fault = classify_node_failure(failure).fault
+    assert fault.category == "system"
+    assert fault.message.startswith(
+        "Node '9' (SaveImage) failed because its worker is not in order: [Errno 30]"
+    )
+    assert "file system" in (fault.suggested_action or "")
 
 
 def test_times_after_which_submitting_again_may_help_are_told() -> None:

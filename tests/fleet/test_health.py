@@ -77,6 +77,7 @@ def fault(category: Any, code: str, message: str = "it failed") -> Failed:
         (fault("system", "OUTPUT_MISSING"), True),
         (fault("system", "WORKER_PROTOCOL_ERROR"), True),
         (fault("system", "DEVICE_FAILED", "CUDA error: device-side assert triggered"), True),
+        (fault("system", "WORKER_BROKEN", "[Errno 30] Read-only file system"), True),
         (fault("resource", "MODEL_LOAD_FAILED"), False),
         (fault("resource", "MODEL_MISSING"), False),
         (fault("resource", "INSUFFICIENT_RESOURCES"), False),
@@ -318,6 +319,7 @@ async def test_job_behind_the_one_that_broke_the_worker_goes_back_without_cost(
         await up(house, bad)
         jobs = [await house.submit(expected=5) for _ in range(2)]
         await house.until(lambda: len(bad.submitted) == 2)
+        bad.garbage["/object_info"] = (500, b"no space left")  # it is probed at once
         both_there.set()
         await house.has_status(W1, WorkerStatus.UNHEALTHY)
         await up(house, good, "w2")

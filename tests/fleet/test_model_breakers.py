@@ -20,8 +20,9 @@ from comfyrail.fleet.model_breakers import (
     ModelBreakers,
     models_to_blame,
 )
+from comfyrail.fleet.suspects import Suspect, Suspects
 from comfyrail.fleet.workload import RECENT_JOBS
-from comfyrail.ids import JobId, WorkerId
+from comfyrail.ids import JobId, TenantId, WorkerId
 from comfyrail.jobs.job import Job
 from comfyrail.jobs.needs import JobNeeds, ModelUse
 from comfyrail.jobs.outcome import Cancelled, Completed, Failed, Lost, Outcome
@@ -46,6 +47,19 @@ def broken(name: str = BAD) -> Failed:
     return classify_node_failure(failure, [name])
 
 
+def unfit(name: str = BAD) -> Failed:
+    said = "Error(s) in loading state_dict for Flux: size mismatch"
+    return classify_node_failure(NodeFailure("1", "Load", "RuntimeError", said), [name])
+
+
+def missing(name: str = BAD) -> Failed:
+    return classify_node_failure(NodeFailure("1", "Load", "FileNotFoundError", "no file"), [name])
+
+
+def suspect(graph: str = "a", tenant: str = "t") -> Suspect:
+    return Suspect(TenantId(tenant), graph)
+
+
 # The rules
 
 
@@ -55,12 +69,24 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def breakers(clock: Clock) -> ModelBreakers:
-    return ModelBreakers(BreakerRules(), clock)
+def suspects() -> Suspects:
+    return Suspects()
 
 
-def end(breakers: ModelBreakers, outcome: Outcome | None, *models: str) -> None:
-    breakers.note_end(models, breakers.begin(models), outcome)
+@pytest.fixture
+def breakers(clock: Clock, suspects: Suspects) -> ModelBreakers:
+    return ModelBreakers(BreakerRules(), clock, W1, suspects)
+
+
+@pytest.fixture
+def elsewhere(clock: Clock, suspects: Suspects) -> ModelBreakers:
+    return ModelBreakers(BreakerRules(), clock, W2, suspects)
+
+
+def end(
+    breakers: ModelBreakers, outcome: Outcome | None, *models: str, by: Suspect | None = None
+) -> None:
+    breakers.note_end(models, breakers.begin(models), outcome, by)
 
 
 def test_defaults_are_three_failures_and_two_minutes(breakers: ModelBreakers, clock: Clock) -> None:
@@ -112,6 +138,70 @@ def test_success_between_failures_makes_the_model_good_again(breakers: ModelBrea
     (view,) = breakers.views()
     assert (view.model, view.state, view.failures) == (BAD, BreakerState.CLOSED, 2)
     assert BAD in (view.cause or "")
+
+
+def test_damaged_file_counts_whichever_graph_finds_it(
+    breakers: ModelBreakers, elsewhere: ModelBreakers
+) -> None:
+    for _ in range(3):
+        end(elsewhere, broken(), BAD, by=suspect())
+        end(breakers, broken(), BAD, by=suspect())
+    assert breakers.refused() == elsewhere.refused() == {BAD}
+
+
+def test_graph_that_a_model_does_not_fit_counts_once(breakers: ModelBreakers) -> None:
+    for _ in range(20):
+        end(breakers, unfit(), BAD, by=suspect())
+    assert breakers.refused() == frozenset()
+    (view,) = breakers.views()
+    assert (view.failures, view.state) == (1, BreakerState.CLOSED)
+    for graph in "bc":
+        end(breakers, unfit(), BAD, by=suspect(graph))
+    assert breakers.refused() == {BAD}, "different graphs agree"
+
+
+@pytest.mark.parametrize("outcome", [unfit(), missing()])
+def test_graph_that_fails_by_a_model_everywhere_counts_nowhere(
+    breakers: ModelBreakers, elsewhere: ModelBreakers, outcome: Failed
+) -> None:
+    for graph in "abcd":
+        end(breakers, outcome, BAD, by=suspect(graph))
+        end(elsewhere, outcome, BAD, by=suspect(graph))
+    assert breakers.refused() == elsewhere.refused() == frozenset()
+    assert [view.failures for view in breakers.views()] == [0]
+
+
+def test_missing_model_counts_for_one_graph_on_one_worker(breakers: ModelBreakers) -> None:
+    for _ in range(3):
+        end(breakers, missing(), BAD, by=suspect())
+    assert breakers.refused() == {BAD}
+
+
+def test_model_that_others_have_loaded_is_not_closed_by_one_tenant(
+    breakers: ModelBreakers,
+) -> None:
+    end(breakers, DONE, BAD, by=suspect("good", "other"))
+    for graph in "abcdef":
+        end(breakers, unfit(), BAD, by=suspect(graph))
+    assert breakers.refused() == frozenset()
+    end(breakers, unfit(), BAD, by=suspect("good", "other"))
+    assert breakers.refused() == {BAD}
+
+
+def test_try_by_a_graph_that_has_failed_before_shows_nothing(
+    breakers: ModelBreakers, clock: Clock
+) -> None:
+    for graph in "abc":
+        end(breakers, unfit(), BAD, by=suspect(graph))
+    clock.seconds += 120
+    for _ in range(5):
+        end(breakers, unfit(), BAD, by=suspect("a"))
+        assert not breakers.refuses([BAD]), "the next job may try it at once"
+    end(breakers, unfit(), BAD, by=suspect("d"))
+    assert breakers.seconds_until_probe() == 240
+    clock.seconds += 240
+    end(breakers, DONE, BAD, by=suspect("e"))
+    assert breakers.views() == []
 
 
 def test_not_all_models_are_remembered_for_ever(breakers: ModelBreakers) -> None:
@@ -227,6 +317,32 @@ async def test_worker_with_a_corrupt_model_runs_others_and_the_job_ends_where_it
         assert (await completed(house, job_id)).worker_id == W2
         assert (await completed(house, await submit(house, BAD))).worker_id == W2
         assert len(worker.submitted) == 4, "three tries with it, one with the other"
+
+
+async def test_graph_with_the_wrong_loader_does_not_keep_a_good_model_from_others(
+    house: House,
+) -> None:
+    async def script(worker: ScriptedWorker, prompt_id: str) -> None:
+        if "kind" not in worker.prompts[prompt_id]["prompt"]["1"]["inputs"]:
+            await succeed(worker, prompt_id)
+            return
+        error: dict[str, Any] = {"node_id": "1", "node_type": "Load", "executed": []}
+        error["exception_type"] = "RuntimeError"
+        error["exception_message"] = "Error(s) in loading state_dict for Flux: size mismatch"
+        worker.end(prompt_id, "error", [["execution_error", error]])
+        await worker.say("executing", node=None, prompt_id=prompt_id)
+
+    wrong = graph_with(GOOD)
+    wrong["1"]["inputs"]["kind"] = "flux"
+    use = ModelUse("checkpoints", GOOD)
+    async with playing(script) as worker, playing(script) as other:
+        await up(house, worker)
+        await up(house, other, W2)
+        for _ in range(3):
+            job = await house.ended(await house.submit(graph=wrong, expected=0.1, models=[use]))
+            assert job.fault is not None
+            assert job.fault.code == "MODEL_LOAD_FAILED"
+        await completed(house, await submit(house, GOOD))
 
 
 async def test_breakers_are_in_the_workers_body(house: House) -> None:

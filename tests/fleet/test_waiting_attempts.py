@@ -58,15 +58,18 @@ async def test_cancel_of_a_waiting_attempt_takes_it_out_and_disturbs_nobody(benc
         assert not first.task.done()
 
 
-async def test_worker_that_ends_costs_only_the_attempt_that_ran_a_retry(bench: Bench) -> None:
+async def test_worker_that_ends_costs_nobody_a_retry_where_either_may_have_run(
+    bench: Bench,
+) -> None:
     async with playing(silent) as worker:
         first, second = await two(bench, worker)
         await bench.until(lambda: first.session.has_begun)
         for run in (first, second):
             run.session.worker_is_gone(Lost("the worker's process ended"))
         ran, waited = await bench.end(first), await bench.end(second)
-        assert (ran.state, ran.retries) == (JobState.QUEUED, 1)
-        assert (waited.state, waited.retries) == (JobState.QUEUED, 0)
+        for job, bounces in ((ran, 0), (waited, 1)):
+            assert (job.state, job.retries) == (JobState.QUEUED, 0)
+            assert (job.runs_alone, job.bounces) == (True, bounces)
 
 
 async def test_worker_that_ends_under_the_only_attempt_costs_it_a_retry(bench: Bench) -> None:

@@ -188,7 +188,9 @@ def test_server_on_a_disk_that_takes_nothing_says_so_and_does_not_start(tmp_path
         assert "Read-only file system" in refused_start(disk / "data")
         make_writable(disk)
         fill(disk)
-        assert "is full" in refused_start(disk)
+        said = refused_start(disk)
+        assert "is full" in said
+        assert "Free some space there, then start the server again." in said
     with small_disk(tmp_path / "other", 8) as disk:
         with server(disk, workers=0) as process:
             process.call("GET", "/health")

@@ -7,8 +7,11 @@ import subprocess
 import threading
 import time
 from collections import Counter
+from http.client import HTTPResponse
 from pathlib import Path
+from socket import create_connection as create_tcp_connection
 from typing import Any
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
@@ -107,6 +110,70 @@ def test_second_signal_ends_the_wait(tmp_path: Path) -> None:
         wait_until(lambda: refusal(process) == "SHUTTING_DOWN")
         assert stopped_in(process, signal.SIGINT) < 10
         assert job_rows(process.data) == {job_id: ("queued", 0)}
+
+
+def test_second_signal_ends_the_wait_for_a_locked_database_too(tmp_path: Path) -> None:
+    with server(tmp_path / "data", workers=1, COMFYRAIL_SHUTDOWN_SECONDS="600") as process:
+        process.wait_ready()
+        job_id = process.submit(slow_picture(60.0))
+        process.wait_for(job_id, "processing")
+        wait_until(lambda: process.execution(job_id)["progress"] > 0)
+        holder = sqlite3.connect(process.data / "comfyrail.db", isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        process.process.send_signal(signal.SIGINT)
+        wait_until(lambda: refusal(process) == "SHUTTING_DOWN")
+        # A write waits ten seconds for a lock otherwise, and several come one after another.
+        assert stopped_in(process, signal.SIGINT) < 8
+        holder.close()
+        process.start()
+        assert process.wait_for(job_id, "processing")["retries"] == 0
+
+
+def test_terminal_that_is_closed_stops_the_server_as_a_first_signal_does(tmp_path: Path) -> None:
+    with server(tmp_path / "data", workers=1, COMFYRAIL_SHUTDOWN_SECONDS="600") as process:
+        process.wait_ready()
+        running = process.submit(slow_picture(2.0))
+        process.wait_for(running, "processing")
+        # The kernel says it, and the shell says it again.
+        for _ in range(3):
+            process.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: refusal(process) == "SHUTTING_DOWN")
+        until_ended(process)
+        assert job_rows(process.data) == {running: ("completed", 0)}
+
+
+def test_server_that_is_to_outlive_its_terminal_does(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what nohup does
+    try:
+        process = server(tmp_path / "data", workers=0)
+        process.start()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    process.process.send_signal(signal.SIGHUP)
+    job_id = process.submit(picture())
+    assert process.execution(job_id)["status"] == "queued"
+    assert "stopping" not in process.log
+    assert process.stop() == 0
+
+
+def test_upload_that_the_stop_breaks_off_is_answered_as_all_requests_are(tmp_path: Path) -> None:
+    with server(tmp_path / "data", workers=0) as process:
+        address = urlsplit(process.url)
+        assert address.hostname
+        with create_tcp_connection((address.hostname, address.port), timeout=20) as upload:
+            head = f"POST /v1/workflows/execute HTTP/1.1\r\nHost: {address.netloc}\r\n"
+            kind = "Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
+            upload.sendall((head + kind + "{").encode())
+            process.call("GET", "/health")
+            stopped_in(process, signal.SIGTERM)
+            reply = HTTPResponse(upload)
+            reply.begin()
+            assert reply.status == 503
+            body = json.loads(reply.read())
+            assert body["error"]["code"] == "SHUTTING_DOWN"
+            assert body["error"]["request_id"] == reply.headers["x-request-id"]
+            assert int(reply.headers["retry-after"]) > 0
+        assert "Traceback" not in process.log
 
 
 def test_job_on_a_worker_that_lives_on_is_handed_to_the_next_server(tmp_path: Path) -> None:

@@ -218,13 +218,27 @@ async def test_reserve_refuses_new_work_before_the_disk_does(disk: Path) -> None
     with pytest.raises(StorageFull, match="kept in reserve") as refused:
         watch.refuse_new_work()
     assert refused.value.details["reserve_bytes"] == 8 * MEGABYTE
+    # As long as it lasts a little more must be free; the reserve is what was set all the same.
+    filler.unlink()
+    filler = fill(disk, leaving=8 * MEGABYTE + 64 * 1024)
     await watch.look()
+    with pytest.raises(StorageFull, match=r"hardly more than the 8\.0 MiB") as refused:
+        watch.refuse_new_work()
+    assert refused.value.details["reserve_bytes"] == 8 * MEGABYTE
     assert changes == ["full"]
     filler.unlink()
     await watch.look()
     watch.refuse_new_work()
     assert changes == ["full", "well"]
     assert not (disk / PROBE_NAME).exists()
+
+
+def test_what_is_shown_for_long_has_no_figures_that_change(tmp_path: Path) -> None:
+    trouble = StorageTrouble("full", tmp_path, 5 * MEGABYTE, 8 * MEGABYTE)
+    assert "5.0 MiB free" in trouble.message
+    assert trouble.lasting_message == (
+        f"The disk with {tmp_path} is full. Free some space there: the server goes on by itself."
+    )
 
 
 async def test_without_a_reserve_only_what_the_disk_has_refused_counts(disk: Path) -> None:

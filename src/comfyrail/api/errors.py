@@ -97,6 +97,19 @@ def internal_error(request_id: str | None) -> Response:
     return error_response(hidden, request_id, 500)
 
 
+def broken_off(request_id: str | None) -> Response:
+    """For a request that a server that stops has not finished."""
+    stopping = errors.NotReady(
+        "The server has stopped before it could answer. Ask its next start whether this was done, "
+        "or send it again: with the same Idempotency-Key it is done once.",
+        code="SHUTTING_DOWN",
+        retry_after=5.0,
+    )
+    response = error_response(stopping, request_id)
+    response.headers["Connection"] = "close"
+    return response
+
+
 def request_id_of(connection: HTTPConnection) -> str | None:
     value = connection.scope.get("request_id")
     return value if isinstance(value, str) else None

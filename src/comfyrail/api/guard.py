@@ -1,5 +1,6 @@
 """Around every request: its id, where it may come from, headers, and the last net for errors."""
 
+import asyncio
 import re
 from functools import lru_cache
 from ipaddress import ip_address
@@ -8,7 +9,7 @@ from urllib.parse import urlsplit
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from comfyrail.api.errors import error_response, internal_error
+from comfyrail.api.errors import broken_off, error_response, internal_error
 from comfyrail.errors import ForbiddenOrigin
 from comfyrail.ids import new_request_id
 
@@ -37,33 +38,48 @@ class Guard:
         host, origin, given = _origin_headers(scope)
         request_id = given if _REQUEST_ID.fullmatch(given) else new_request_id()
         scope["request_id"] = request_id
-        started = is_open_stream = False
-
-        async def send_with_headers(message: Message) -> None:
-            nonlocal started, is_open_stream
-            if message["type"] in {"http.response.start", "websocket.http.response.start"}:
-                started = True
-                is_open_stream = _is_event_stream(message)
-                own = (b"x-request-id", request_id.encode())
-                message["headers"] = [*message["headers"], *SECURITY_HEADERS, own]
-            elif is_open_stream:
-                is_open_stream = bool(message.get("more_body"))
-            await send(message)
-
+        reply = _Reply(send, request_id, is_begun=scope["type"] == "websocket")
         refusal = refuse_foreign(host, origin)
         if refusal is not None:
-            await error_response(refusal, request_id)(scope, receive, send_with_headers)
+            await error_response(refusal, request_id)(scope, receive, reply.send)
             return
         try:
-            await self._app(scope, receive, send_with_headers)
-            if is_open_stream:
-                # A server that stops breaks its streams off; they are to end as others do.
-                await send({"type": "http.response.body", "body": b""})
+            await self._app(scope, receive, reply.send)
+            await reply.end_stream()
+        except asyncio.CancelledError:
+            # Only a server that stops does this, when it has waited long enough.
+            if not reply.is_begun:
+                await broken_off(request_id)(scope, receive, reply.send)
+            raise
         except Exception:
             log.exception("request_failed", request_id=request_id, path=scope["path"])
-            if started or scope["type"] == "websocket":
+            if reply.is_begun:
                 raise
-            await internal_error(request_id)(scope, receive, send_with_headers)
+            await internal_error(request_id)(scope, receive, reply.send)
+
+
+class _Reply:
+    """Passes on what the app sends, with our headers. `is_begun`: no other can be given."""
+
+    def __init__(self, send: Send, request_id: str, *, is_begun: bool) -> None:
+        self._send = send
+        self._headers = (*SECURITY_HEADERS, (b"x-request-id", request_id.encode()))
+        self._is_open_stream = False
+        self.is_begun = is_begun
+
+    async def send(self, message: Message) -> None:
+        if message["type"] in {"http.response.start", "websocket.http.response.start"}:
+            self.is_begun = True
+            self._is_open_stream = _is_event_stream(message)
+            message["headers"] = [*message["headers"], *self._headers]
+        elif self._is_open_stream:
+            self._is_open_stream = bool(message.get("more_body"))
+        await self._send(message)
+
+    async def end_stream(self) -> None:
+        """A server that stops breaks its streams off; they are to end as others do."""
+        if self._is_open_stream:
+            await self._send({"type": "http.response.body", "body": b""})
 
 
 def _origin_headers(scope: Scope) -> tuple[str, str | None, str]:

@@ -1,5 +1,6 @@
 """The OpenAPI document: FastAPI's routes, the hot routes, and schemas from the contract."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,12 @@ from comfyrail.api import (
 )
 
 REFERENCE = "#/components/schemas/{name}"
+COMMON_ERRORS = (400, 403, 500, 503)
+"""503: the database does not answer, or the server stops."""
+DISK_FULL = 507
+WRITES_NOTHING = {checks.VALIDATE, checks.PLAN, checks.CONVERT}
+"""Asked with POST for their long bodies."""
+TRIES_A_WRITE = {"/ready"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +192,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         "Log of a worker", worker_contract.WorkerLogs, errors=(404, 502)
     ),
     ("get", "/health"): Operation("Liveness", contract.Health),
-    ("get", "/ready"): Operation("Readiness", contract.Readiness, errors=(503,)),
+    ("get", "/ready"): Operation("Readiness", contract.Readiness),
 }
 
 
@@ -211,11 +218,16 @@ def build_openapi(app: FastAPI) -> dict[str, Any]:
         known.pop(foreign, None)  # ours has one shape for all errors
     for (method, path), operation in OPERATIONS.items():
         entry = document["paths"].setdefault(path, {}).setdefault(method, {})
-        _describe(entry, operation)
+        _describe(entry, operation, _errors_of(method, path, operation))
     return document
 
 
-def _describe(entry: dict[str, Any], operation: Operation) -> None:
+def _errors_of(method: str, path: str, operation: Operation) -> list[int]:
+    writes = path in TRIES_A_WRITE or (method != "get" and path not in WRITES_NOTHING)
+    return sorted({*COMMON_ERRORS, *operation.errors, *((DISK_FULL,) if writes else ())})
+
+
+def _describe(entry: dict[str, Any], operation: Operation, errors: Sequence[int]) -> None:
     entry["summary"] = operation.summary
     entry.setdefault("parameters", []).extend(
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
@@ -230,7 +242,7 @@ def _describe(entry: dict[str, Any], operation: Operation) -> None:
     for status in operation.other_statuses:
         is_same = 200 <= status < 300
         entry["responses"][str(status)] = success if is_same else {"description": "Not again"}
-    for status in (400, 403, 500, *operation.errors):
+    for status in errors:
         entry["responses"][str(status)] = {
             "description": "An error",
             "content": _content(contract.ErrorReply),

@@ -24,6 +24,7 @@ from comfyrail.process import (
     listen,
     url_of,
 )
+from comfyrail.store.disk_trouble import message_of_a_start
 from comfyrail.usecases.shutdown import Shutdown
 
 log = structlog.get_logger(__name__)
@@ -79,7 +80,7 @@ async def _serve(
     except StoreUnavailable as error:
         if stop.is_starting:
             raise ConfigurationError(
-                f"The server cannot start. {error.message}", code=error.code
+                f"The server cannot start. {message_of_a_start(error)}", code=error.code
             ) from error
         raise
 
@@ -113,6 +114,9 @@ def _http_config(app: ASGIApp) -> uvicorn.Config:
 class _StopRequests:
     """What signals ask for: the first one that jobs end and the server stops, the second one that
     it stops at once, the third one ends the process. During the start the first one breaks it off.
+
+    A terminal that was closed says so more than once: that counts as one, and as none where the
+    server was told to outlive it (nohup).
     """
 
     def __init__(self) -> None:
@@ -125,6 +129,8 @@ class _StopRequests:
         self._starting = asyncio.current_task()
         for number in (signal.SIGINT, signal.SIGTERM):
             self._loop.add_signal_handler(number, self._take, number)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            self._loop.add_signal_handler(signal.SIGHUP, self._ask)
 
     def has_started(self) -> None:
         self.is_starting = False

@@ -14,7 +14,7 @@ async def hold_while_in_trouble(
     """From now on; returns when the disk has been looked at once."""
 
     def change(trouble: StorageTrouble | None) -> None:
-        waits.hold = None if trouble is None else trouble.message
+        waits.hold = None if trouble is None else trouble.lasting_message
         if trouble is None:
             scheduler.release(HOLD)
         else:

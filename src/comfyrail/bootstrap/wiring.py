@@ -161,7 +161,9 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
 
 def _open_storage(settings: Settings, store: SqliteStore) -> tuple[StorageWatch, LocalBlobStore]:
     folder = settings.data / BLOB_FOLDER
-    storage = StorageWatch((settings.data, folder), settings.min_free_bytes, store.signals)
+    storage = StorageWatch(
+        (settings.data, folder), settings.min_free_bytes, store.signals, store.find_loss
+    )
     return storage, LocalBlobStore(folder, storage.doubt)
 
 

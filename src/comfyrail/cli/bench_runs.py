@@ -39,6 +39,10 @@ class Workshop:
     keep: bool
     json: Path | None
 
+    def write(self, rows: Sequence[Any]) -> None:
+        if self.json is not None:
+            write_json(self.json, rows)
+
     @contextmanager
     def opened(self) -> Iterator[Path]:
         """An empty folder; gone afterwards unless it is to be kept. Exits where it is not empty."""
@@ -72,13 +76,18 @@ def run_faults(
         explain_and_exit(error.message, WRONG_USE)
 
     async def run(folder: Path) -> Sequence[Row]:
-        rows = []
-        for number, name in enumerate(names):
-            below = folder / f"{number + 1}-{name}"
-            below.mkdir()
-            row = await run_plan(Plan(name, jobs, seed, interval, lease), below, say)
-            say(f"{name}: {len(row.wrongs)} things are wrong")
-            rows.append(row)
+        rows: list[Row] = []
+        try:
+            for number, name in enumerate(names):
+                below = folder / f"{number + 1}-{name}"
+                below.mkdir()
+                row = await run_plan(Plan(name, jobs, seed, interval, lease), below, say)
+                say(f"{name}: {len(row.wrongs)} things are wrong")
+                rows.append(row)
+                workshop.write(rows)
+        except asyncio.CancelledError:
+            show_rows(rows)  # what was measured before somebody stopped it
+            raise
         return rows
 
     finish(run, show_rows, workshop)
@@ -116,8 +125,7 @@ def finish(
     with workshop.opened() as folder:
         rows = asyncio.run(_until_signal(run(folder)))
     show(rows)
-    if workshop.json is not None:
-        write_json(workshop.json, rows)
+    workshop.write(rows)
     sys.exit(0 if all(row.is_right for row in rows) else FAILED)
 
 

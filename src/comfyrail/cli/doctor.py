@@ -101,14 +101,8 @@ async def _server_checks(server: str) -> list[Check]:
             await client.check_alive()
         except ServerUnreachable:
             return [Check("Server", True, f"none answers at {server}")]
-        checks = [
-            Check(
-                "Server",
-                await client.is_ready(),
-                server,
-                "It answers, but is not ready: see its workers below, and its log.",
-            )
-        ]
+        obstacle = await client.why_not_ready()
+        checks = [Check("Server", obstacle is None, server, f"It answers, but: {obstacle}")]
         workers = await client.fleet.workers()
         for worker in workers:
             checks += [_worker_check(worker), *await _pack_checks(worker)]

@@ -3,10 +3,11 @@
 from rich.text import Text
 
 from comfyrail.cli.exits import call_server
+from comfyrail.cli.failures import HOW, advice_of
 from comfyrail.cli.tables import add_row, ago, coloured, new_table, print_table
 from comfyrail.cli.terminal import line, plain, say
-from comfyrail.cli.waiting import reason_to_wait
-from comfyrail.client import AttemptOfJob, ComfyrailClient, Execution, NodeResult
+from comfyrail.cli.waiting import reason_to_wait, seconds_until
+from comfyrail.client import AttemptOfJob, ComfyrailClient, Execution, NodeResult, Output
 
 
 def show_jobs(server: str, status: str | None, limit: int) -> None:
@@ -62,7 +63,8 @@ def change_priority(server: str, job_id: str, priority: int) -> None:
             return await client.change_priority(job_id, priority)
 
     job = call_server(ask())
-    say(f"{job.execution_id} has priority {job.priority} now and position {job.queue_position}.")
+    place = f"position {job.queue_position}" if job.queue_position else "no position yet"
+    say(f"{job.execution_id} has priority {job.priority} now and {place}.")
 
 
 def show_nodes_of_job(server: str, job_id: str) -> None:
@@ -85,7 +87,7 @@ def _describe(job: Execution, server: str) -> None:
         ("Job", job.execution_id),
         ("Status", coloured(job.status).append(f" ({job.progress:.0%})")),
         ("Nodes", f"{job.completed_nodes} of {job.total_nodes}"),
-        ("Attempts", f"{job.attempts}, last on {job.worker_id or 'none'}"),
+        ("Attempts", _attempts(job)),
     ]
     if took := _took(job):
         rows.append(("Took", f"{took} ({job.estimated_duration or 0:.3g} s expected)"))
@@ -101,16 +103,33 @@ def _describe(job: Execution, server: str) -> None:
         rows.append(("Waiting", Text(line(reason), "yellow")))
     if job.reason:
         rows.append(("Reason", job.reason))
-    if job.error is not None:
-        rows.append(("Error", Text(plain(job.error.message))))
-    if len(job.attempt_history or ()) > 1:
-        rows += [("Attempt", _describe_attempt(each)) for each in job.attempt_history or ()]
+    rows += _failures(job)
     rows += [
-        ("Output", Text(f"{line(output.filename)}  {line(server + output.url)}"))
+        ("Output", Text(f"{line(output.filename)}{_mark(output)}  {line(server + output.url)}"))
         for output in (job.result.outputs if job.result else ())
     ]
     for name, value in rows:
         say(Text(f"{name:<9}"), value)
+
+
+def _failures(job: Execution) -> list[tuple[str, Text]]:
+    """How it failed, what can be done, and every attempt where there was more than one."""
+    rows = []
+    if job.error is not None:
+        rows.append(("Error", Text(plain(job.error.message))))
+        if (advice := advice_of(job.error)) is not None:
+            rows.append(("To do", Text(plain(advice))))
+    if job.retry_at is not None:
+        rows.append(("Again", Text(f"in {max(0.0, seconds_until(job.retry_at)):.0f} s", "yellow")))
+    history = job.attempt_history or []
+    if len(history) > 1 or job.retry_at is not None:
+        rows += [("Attempt", _describe_attempt(each)) for each in history]
+    return rows
+
+
+def _attempts(job: Execution) -> str:
+    worker = job.worker_id or (job.attempt_history[-1].worker_id if job.attempt_history else None)
+    return f"{job.attempts}, last on {worker}" if worker else str(job.attempts)
 
 
 def _describe_attempt(attempt: AttemptOfJob) -> Text:
@@ -122,9 +141,13 @@ def _describe_attempt(attempt: AttemptOfJob) -> Text:
     if failure:
         parts.append(f" ({line(failure)})")
     if attempt.recovery:
-        delay = f" after {attempt.retry_delay:g} s" if attempt.retry_delay else ""
-        parts.append(f", then tried again by {attempt.recovery}{delay}")
+        delay = f" after {attempt.retry_delay:g} s" if attempt.retry_delay else " at once"
+        parts.append(f", then tried again{delay} {HOW.get(attempt.recovery, attempt.recovery)}")
     return Text.assemble(*parts)
+
+
+def _mark(output: Output) -> str:
+    return " (partial)" if output.partial else ""
 
 
 def _took(job: Execution) -> str:

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.text import Text
 
 from comfyrail.cli.exits import CANNOT_START, FAILED, WRONG_USE, call_server, explain_and_exit
+from comfyrail.cli.failures import advice_of, retry_notice
 from comfyrail.cli.library_source import find_workflow
 from comfyrail.cli.private_server import private_server
 from comfyrail.cli.results import checked_folder, print_path, save_output
@@ -134,6 +135,12 @@ class _Run:
                     client, job_id, lambda said: bar.update(task, description=said)
                 ) as lookout:
                     async for event in client.events(job_id):
+                        notice = retry_notice(event)
+                        if notice is not None:
+                            errors.print(
+                                Text.assemble(("Retrying:", "yellow"), " ", line(notice)),
+                                soft_wrap=True,
+                            )
                         bar.update(
                             task,
                             description=_describe(event, workflow),
@@ -179,6 +186,8 @@ class _Run:
         """Save the results; previews only when there is nothing else."""
         outputs = job.result.outputs if job.result else []
         for output in [each for each in outputs if not each.temporary] or outputs:
+            if output.partial:
+                errors.print(f"{line(output.filename)} is from an attempt that did not end.")
             try:
                 path = await save_output(client, output, self._request.output, output.filename)
             except OSError as error:
@@ -190,9 +199,19 @@ class _Run:
 
     def _end_of(self, job: Execution) -> int:
         if job.status != "completed":
-            message = job.error.message if job.error else f"The job was {job.status}."
-            explain_and_exit(message, self._stopper.exit_code or FAILED)
+            explain_and_exit(self._failure(job), self._stopper.exit_code or FAILED)
         return 0
+
+    def _failure(self, job: Execution) -> str:
+        if job.error is None:
+            return f"The job was {job.status}."
+        parts = [job.error.message, advice_of(job.error)]
+        if job.attempts > 1:
+            parts.append(f"It was tried {job.attempts} times, the last time on {job.worker_id}.")
+        if self._request.server is not None:
+            server = self._request.server
+            parts.append(f"More: comfyrail jobs show {job.execution_id} --server {server}")
+        return " ".join(part for part in parts if part)
 
 
 def _describe(event: Event, workflow: dict[str, Any]) -> str | None:
@@ -218,4 +237,6 @@ def _share_done(event: Event) -> float | None:
     share = event.data.get("progress")
     if event.type == "execution.completed":
         return 1.0
+    if event.type in {"execution.queued", "execution.started"}:
+        return 0.0
     return float(share) if isinstance(share, int | float) else None

@@ -54,19 +54,7 @@ def reason_to_wait(job: Execution) -> str | None:
     if job.not_before is not None and job.not_before > datetime.now(UTC):
         when = job.not_before.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
         return f"It is not to start before {when}."
-    if job.retry_at is not None:
-        return describe_retry(job)
     return job.waiting_for
-
-
-def describe_retry(job: Execution) -> str:
-    """What has failed, and when it is tried again."""
-    seconds = max(0.0, (job.retry_at - datetime.now(UTC)).total_seconds()) if job.retry_at else 0.0
-    last = job.attempt_history[-1] if job.attempt_history else None
-    failure = (last.error.message if last.error else last.cause) if last else None
-    why = f" {failure.rstrip('.')}." if failure else ""
-    again = f"try {job.retries + 1} of {job.max_retries + 1} in {seconds:.0f} s"
-    return f"The last attempt failed:{why} Next: {again}."
 
 
 class QueueLookout:
@@ -107,5 +95,11 @@ class QueueLookout:
 
 
 def _describe_place(job: Execution) -> str:
+    if job.retry_at is not None:
+        return f"Trying again in {max(0.0, seconds_until(job.retry_at)):.0f} s"
     word = "Queued" if reason_to_wait(job) is None else "Waiting"
     return f"{word}, place {job.queue_position}" if job.queue_position else word
+
+
+def seconds_until(moment: datetime) -> float:
+    return (moment - datetime.now(UTC)).total_seconds()

@@ -355,6 +355,14 @@ class ComfyrailClient:
         """Whether a job would run now; False also while nothing answers."""
         return await self._answers("/ready")
 
+    async def why_not_ready(self) -> str | None:
+        """What is in the way of a job, as the server says it; None when nothing is."""
+        try:
+            async with self._call("GET", "/ready"):
+                return None
+        except (ServerUnreachable, UnexpectedReply, RequestFailed) as error:
+            return str(error)
+
     async def _answers(self, path: str) -> bool:
         try:
             async with self._call("GET", path):

@@ -10,6 +10,7 @@ import structlog
 from comfyrail.clock import Instant
 from comfyrail.errors import StaleAttempt, StoreUnavailable, WorkerError
 from comfyrail.fleet.classification import MODEL_MISSING, NODE_TYPE_MISSING
+from comfyrail.fleet.company import Company
 from comfyrail.fleet.connection import WorkerConnection
 from comfyrail.fleet.context import WorkerContext
 from comfyrail.fleet.figures import BusyMeter
@@ -35,9 +36,12 @@ _LACKS = frozenset((MODEL_MISSING, NODE_TYPE_MISSING))
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """An attempt under way. `probed`: models of which it is the one try."""
+    """An attempt under way. `needed`: the models by which it was placed; `probed`: those of them
+    of which it is the one try.
+    """
 
     held: Held
+    needed: frozenset[str]
     connection: WorkerConnection
     is_adopted: bool
     probed: frozenset[str]
@@ -72,6 +76,11 @@ class Attempts:
         )
         now = context.clock.monotonic()
         self.workload = Workload(context.prefetch, context.clock, freed)
+        self.is_cautious = False
+        """It was lost, or seemed to be, with jobs of which nobody knows which one ran: until one
+        has succeeded it takes one at a time, so that the next time it will be known.
+        """
+        self._company = Company()
         self.warm = WarmModels()
         self._expected_warm: frozenset[str] | None = None
         self.meter = BusyMeter(now)
@@ -92,10 +101,13 @@ class Attempts:
         again by another goes back: it was given before that was known.
         """
         context = self._context
-        models = self._knowledge.models_in(attempt.prompt)
-        if not adopted and self._health.models.refuses(models):
+        # By the names that placement goes by: with others, what is refused here would be given to
+        # the worker again and again.
+        if not adopted and self._health.models.refuses(attempt.models):
             self.refuse(attempt.token, "a model of it fails to load on the worker")
             return
+        models = self._knowledge.models_in(attempt.prompt)
+        seat = self._company.join(runs_alone=attempt.runs_alone)
         session = AttemptSession(
             attempt,
             connection,
@@ -108,34 +120,32 @@ class Attempts:
             previews=context.previews,
             remedies=self._remedies,
             models_of=lambda node_id: self._knowledge.models_in(_node_of(attempt.prompt, node_id)),
+            seat=seat,
         )
         suspect = suspect_of(attempt.tenant, attempt.prompt, models)
-        held = Held(attempt.job_id, session, models, suspect)
+        held = Held(attempt.job_id, session, models, suspect, seat)
         # Before the task runs: the scheduler must see at once that the worker is taken.
         self.workload.add(attempt.token, held)
         self._expected_warm = None
         self.meter.set_busy(context.clock.monotonic(), is_busy=True)
-        run = _Run(held, connection, adopted, self._health.models.begin(models))
+        probed = self._health.models.begin(attempt.models)
+        run = _Run(held, attempt.models, connection, adopted, probed)
         self._own(self._run(attempt.token, run), f"attempt-{attempt.job_id}")
         self.note_model_health()
         self._changed()
 
     def refuse(self, token: AttemptToken, why: str) -> None:
         """Hand back an attempt that the worker cannot begin; it costs the job nothing."""
-        self._own(self._give_back(token, Lost(why, counted=False)), f"give-back-{token}")
+        lost = Lost(why, counted=False, has_begun=False)
+        self._own(self._give_back(token, lost), f"give-back-{token}")
 
     def lose_all(self, cause: str) -> None:
-        """The worker has ended. That is one failure, however many jobs it had; and not that of
-        jobs which had not begun while another one ran.
+        """The worker has ended. That is a failure where it is certain which job it had; where
+        several may have run, neither they nor the worker are to blame.
         """
-        held_ones = [held for held in self.workload.held.values() if not held.session.is_over]
-        if not held_ones:
-            return
-        begun = [held for held in held_ones if held.session.has_begun]
-        self._health.note_failure(cause, (begun or held_ones)[0].suspect)
-        if begun:
-            lost = Lost(cause, counted=False)
-            self.workload.give_back(lost, only_waiting=True, still_runs=False)
+        for held in self.workload.held.values():
+            if held.seat.is_certain and not held.session.is_over:
+                self._health.note_failure(cause, held.suspect)
         self.workload.give_back(Lost(cause), only_waiting=False, still_runs=False)
 
     def return_waiting(self, why: str) -> None:
@@ -243,6 +253,7 @@ class Attempts:
         except Exception:  # a fault of ours: the lease runs out and the job goes elsewhere
             log.exception("session_failed", job_id=held.job_id, worker_id=self._worker_id)
         finally:
+            held.seat.leave()
             self.workload.remove(token, seconds)
             self._expected_warm = None
             self.idle_since = clock.monotonic()
@@ -253,6 +264,7 @@ class Attempts:
 
     def _note_end(self, run: _Run) -> None:
         held = run.held
+        self._note_certainty(held)
         outcome = None if held.is_given_back else held.session.outcome
         if held.session.has_begun or not held.is_given_back:
             blamed = models_to_blame(outcome)
@@ -260,8 +272,16 @@ class Attempts:
             self.note_models(loaded)
         if outcome is not None:
             self._health.note_end(outcome, held.suspect)
-        self._health.models.note_end(held.models, run.probed, outcome)
+        models = {*held.models, *run.needed}
+        self._health.models.note_end(models, run.probed, outcome, held.suspect)
         self.note_model_health()
+
+    def _note_certainty(self, held: Held) -> None:
+        outcome = held.session.outcome
+        if isinstance(outcome, Completed):
+            self.is_cautious = False
+        elif isinstance(outcome, Lost) and outcome.is_suspect and not held.seat.is_certain:
+            self.is_cautious = True
 
     async def _care_after(self, outcome: Outcome | None, connection: WorkerConnection) -> None:
         """What an end leaves to be done on the worker, and to be learned of it."""

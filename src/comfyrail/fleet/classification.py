@@ -20,6 +20,10 @@ from comfyrail.workflow.models import FOLDER_OF_CLASS, FOLDER_OF_INPUT, MODEL_SU
 
 MODELS = "models"
 """The detail under which a fault names the models that it is about."""
+DAMAGED = "damaged"
+"""The detail that tells whether a model that could not be loaded is a damaged file. Else it does
+not fit its node, which may be the node's fault as well.
+"""
 MODELS_SHOWN = 3
 DISK_FULL_SECONDS = 300.0
 MODEL_LOAD_SECONDS = 120.0
@@ -58,7 +62,8 @@ _DISK = Meaning(
     code="WORKER_DISK_FULL",
     category="resource",
     recovery=RecoveryKind.ELSEWHERE,
-    advice="Make room there, then submit the job again.",
+    advice="Make room there, then submit the job again. Outputs and temporary files that are "
+    "no longer needed can go.",
     message="{node} could not write: the disk of its worker is full ({said}). {advice}",
     retry_after=DISK_FULL_SECONDS,
 )
@@ -68,6 +73,15 @@ _DEVICE = Meaning(
     recovery=RecoveryKind.ELSEWHERE,
     advice="Start the worker anew; when it comes back, look at its driver and at the card.",
     message="{node} failed because the device of its worker did: {sentence} {advice}",
+)
+_BROKEN = Meaning(
+    code="WORKER_BROKEN",
+    category="system",
+    recovery=RecoveryKind.ELSEWHERE,
+    advice="Mend what the worker's machine or its installation lacks (rights and limits, its "
+    "file system, its version of PyTorch), then start it anew. If the node was given a path, see "
+    "that it leads where the worker may write.",
+    message="{node} failed because its worker is not in order: {sentence} {advice}",
 )
 _NETWORK = Meaning(
     code="NODE_NETWORK_ERROR",
@@ -87,10 +101,15 @@ _MODEL_BROKEN = Meaning(
     code="MODEL_LOAD_FAILED",
     category="resource",
     recovery=RecoveryKind.ELSEWHERE,
-    advice="The file may be damaged, or not be of the kind that the node loads: compare its "
-    "checksum, fetch it anew, or choose another model.",
+    advice="The file seems to be damaged: compare its checksum, fetch it anew, or choose another "
+    "model.",
     message="{node} could not load {models} on its worker: {sentence} {advice}",
     retry_after=MODEL_LOAD_SECONDS,
+)
+_MODEL_UNFIT = replace(
+    _MODEL_BROKEN,
+    advice="The model may not be of the kind that the node loads: choose the loader and the type "
+    "that it is made for, or another model. If it has worked here before, compare its checksum.",
 )
 _FILE_GONE = Meaning(
     code="INPUT_FILE_MISSING",
@@ -174,18 +193,21 @@ def _texts(listed: str) -> tuple[str, ...]:
     return tuple(listed.split(" | "))
 
 
-_PLAIN = _types(
-    "AcceleratorError Exception Fail OSError RuntimeError RuntimeException XlaRuntimeError error"
-)
-"""Types that say nothing by themselves: what is meant is in the text alone."""
+_BACKENDS = _types("AcceleratorError Fail RuntimeError RuntimeException XlaRuntimeError")
+"""What PyTorch, ONNX Runtime and XLA raise, whatever has happened."""
+_SYSTEM = _types("IOError OSError")
+_PLAIN = _BACKENDS | _SYSTEM | _types("Exception error")
+"""Types that say nothing by themselves: what is meant is in the text alone. Plain ones of Python
+often repeat what a graph has given them, so no worker is blamed for what those say.
+"""
 _ANY: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """Fits an exception of one of the `types` or from one of the `modules`; or one of the
-    `speakers` (none: whichever) that says one of the `texts`. `in_loaders`: only in a node that
-    loads a model.
+    `speakers` (none: whichever) that says one of the `texts`. Types are named with their module or
+    without. `in_loaders`: only in a node that loads a model.
     """
 
     meaning: Meaning
@@ -199,10 +221,10 @@ class Rule:
         """`text` in small letters."""
         if self.in_loaders and not loads_model:
             return False
-        name = exception_type.rpartition(".")[2]
-        if name in self.types or exception_type.startswith(self.modules):
+        names = {exception_type, exception_type.rpartition(".")[2]}
+        if not names.isdisjoint(self.types) or exception_type.startswith(self.modules):
             return True
-        is_heard = not self.speakers or name in self.speakers
+        is_heard = not self.speakers or not names.isdisjoint(self.speakers)
         return is_heard and any(each in text for each in self.texts)
 
 
@@ -217,24 +239,53 @@ RULES = (
             "insufficient memory | blas_status_alloc_failed | cudnn_status_alloc_failed | "
             "out_of_device_memory | resource_exhausted"
         ),
-        speakers=_PLAIN | {"SafetensorError"},
+        speakers=_BACKENDS | _SYSTEM | {"SafetensorError", "cv2.error"},
+    ),
+    Rule(
+        _MEMORY,
+        texts=_texts("cuda out of memory | hip out of memory | mps backend out of memory"),
+        speakers=_ANY,
     ),
     Rule(
         _DISK,
-        texts=_texts("no space left on device | disk quota exceeded | errno 28] | errno 122]"),
-        speakers=_ANY,
+        texts=_texts(
+            "no space left on device | disk quota exceeded | [errno 28] | [errno 122] | "
+            "database or disk is full | pytorchstreamwriter failed writing file"
+        ),
+        speakers=_BACKENDS
+        | _SYSTEM
+        | _types("FFmpegError OperationalError SafetensorError shutil.Error"),
     ),
     Rule(_TOO_SMALL, types=_types("NeverFits ReservationTimedOut")),
     Rule(
         _DEVICE,
         types=_types("AcceleratorError CUDARuntimeError"),
         texts=_texts(
-            "cuda error | hip error | cudnn error | cublas_status_ | "
+            "cuda error: | cuda error ( | cuda failure | cuda driver error | cuda unknown error | "
+            "cudagetdevicecount | hip error: | hip failure | cudnn error: | cudnn_status_ | "
+            "cublas_status_ | triton error [ | nvml_success == r | "
             "no kernel image is available | device-side assert | illegal memory access | "
             "unspecified launch failure | no cuda gpus are available | no hip gpus are available | "
-            "driver version is insufficient | found no nvidia driver"
+            "driver version is insufficient | found no nvidia driver | device_lost"
         ),
+        speakers=_BACKENDS,
     ),
+    Rule(
+        _BROKEN,
+        types=_types("PermissionError"),
+        texts=_texts(
+            "[errno 5] | [errno 13] | [errno 23] | [errno 24] | [errno 30] | [errno 107] | "
+            "[errno 116] | (os error 5) | (os error 24) | (os error 30)"
+        ),
+        speakers=_SYSTEM | {"SafetensorError"},
+    ),
+    Rule(_BROKEN, texts=_texts("can't start new thread"), speakers=_types("RuntimeError")),
+    Rule(
+        _BROKEN,
+        texts=_texts("torch not compiled with"),
+        speakers=_types("AssertionError RuntimeError"),
+    ),
+    Rule(_BROKEN, texts=_texts("module 'torch"), speakers=_types("AttributeError")),
     Rule(
         _NETWORK,
         types=_types(
@@ -258,16 +309,23 @@ RULES = (
     Rule(
         _MODEL_BROKEN,
         types=_types(
-            "BadZipFile EOFError InvalidProtobuf SafetensorError TensorFileBroken UnpicklingError "
-            "UnsupportedModelError"
+            "BadZipFile EOFError InvalidProtobuf SafetensorError TensorFileBroken UnpicklingError"
         ),
         texts=_texts(
             "deserializing header | header too large | headertoolarge | invalidheader | "
             "metadataincompletebuffer | incomplete metadata | pytorchstreamreader | "
-            "weights only load failed | unpickling | invalid magic number | gguf magic invalid | "
-            "corrupted | truncated | unexpected end of file | ran out of input | "
+            "invalid magic number | gguf magic invalid | unexpected end of file | ran out of input"
+        ),
+        speakers=_PLAIN | {"ValueError"},
+        in_loaders=True,
+    ),
+    Rule(
+        _MODEL_UNFIT,
+        types=_types("UnsupportedModelError"),
+        texts=_texts(
             "could not detect model type | error(s) in loading state_dict | invalid state dict | "
-            "unsupported model | not a valid model | not a valid checkpoint"
+            "unsupported model | not a valid model | not a valid checkpoint | "
+            "weights only load failed | unpickling | corrupted | truncated"
         ),
         speakers=_ANY,
         in_loaders=True,
@@ -283,15 +341,16 @@ RULES = (
         texts=_texts("no such file or directory | invalid image file"),
     ),
     Rule(_PACKAGE_GONE, types=_types("ImportError ModuleNotFoundError")),
+    Rule(_PACKAGE_GONE, texts=_texts("module '"), speakers=_types("AttributeError")),
     Rule(
         _GRAPHS_OWN,
         types=_types(
             "AssertionError AttributeError BrokenNodeType DecompressionBombError "
             "DependencyCycleError DuplicateNode EinopsError ExecutionBlocked ExpansionTooLarge "
             "IndexError JSONDecodeError KeyError NameError NotImplementedError OverflowError "
-            "PatternInvalid RecursionError TensorFileBroken TypeError UnboundLocalError "
-            "UnicodeDecodeError UnicodeEncodeError UnidentifiedImageError UnknownNode "
-            "UnservedInput ValueError ZeroDivisionError"
+            "PatternError PatternInvalid RecursionError TensorFileBroken TypeError "
+            "UnboundLocalError UnicodeDecodeError UnicodeEncodeError UnidentifiedImageError "
+            "UnknownNode UnservedInput ValueError ZeroDivisionError re.error"
         ),
         texts=_texts(
             "shape | size of tensor | sizes of tensors | size mismatch | equal size | "
@@ -323,6 +382,8 @@ def classify_node_failure(failure: NodeFailure, models: Collection[str] = ()) ->
     }
     if meaning.code in {MODEL_MISSING, MODEL_LOAD_FAILED}:
         details[MODELS] = sorted(models)
+    if meaning.code == MODEL_LOAD_FAILED:
+        details[DAMAGED] = meaning is _MODEL_BROKEN
     return _failed(
         meaning,
         details,

@@ -52,10 +52,6 @@ class WorkerConnection:
             del self._listeners[prompt_id]
             self._takers.pop(prompt_id, None)
 
-    def has_others(self, prompt_id: str) -> bool:
-        """Whether other prompts than this one are followed: then it may have to wait."""
-        return any(other != prompt_id for other in self._listeners)
-
     async def follow(self, opened: Callable[[], None]) -> None:
         """Hold the socket until it drops. Raises WorkerUnreachable when it cannot be opened."""
         async with self.client.socket(self.client_id) as socket:

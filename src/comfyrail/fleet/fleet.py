@@ -196,7 +196,8 @@ class Fleet:
             if worker is not None:
                 worker.start(attempt)
             else:
-                lost = Lost("the worker was removed before the job began", counted=False)
+                why = "the worker was removed before the job began"
+                lost = Lost(why, counted=False, has_begun=False)
                 await self._context.store.finish_attempt(attempt.token, lost)
 
     def running_tokens(self) -> list[AttemptToken]:

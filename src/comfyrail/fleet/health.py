@@ -5,13 +5,18 @@ on the blocklist: its circuit breaker opens [7.3]. After a rest it is probed. A 
 lets it back on probation: one job at a time until one has succeeded, which closes the breaker.
 Every further failure doubles the rest. A model that fails to load has a breaker of its own.
 
-A worker that is lost, or has too little memory, may be the fault of what it was given. What a
-guilty graph does is not held against it. Where nobody can tell yet, a blocked worker is in doubt:
-another worker will show whose fault it was, or, where there is none, a probe without a rest. If it
-can run something else, the graphs that failed there are guilty.
+Whatever fails on a worker may be the fault of what it was given: a graph can end a process, break
+a device, and say what it likes. What a guilty graph does is not held against the worker. Where
+nobody can tell yet, a blocked worker is in doubt: another worker will show whose fault it was, or,
+where there is none, a probe without a rest. If it can run something else, the graphs that failed
+there are guilty.
+
+A loss is seen from outside; faults are told by jobs. What only one graph tells, or one tenant of
+several, is hearsay: the worker is probed without a rest. Where different graphs agree, and none
+succeeds in between, it is the worker, whatever they have done elsewhere.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -33,8 +38,9 @@ from comfyrail.jobs.faults import SUGGESTED_ACTION, Fault
 from comfyrail.jobs.outcome import Cancelled, Completed, Failed, Lost, Outcome
 
 CHARGES_KEPT = 100
-RECENT_ATTEMPTS = 20
-"""Whose jobs a worker has lately had is told by so many."""
+LATELY_SECONDS = 3600.0
+"""Who has had a job on a worker within this time is one of its tenants."""
+TENANTS_KEPT = 100
 _FAULTS_OF_WORKERS = frozenset(("resource", "system"))
 _NOT_OF_WORKERS = MODEL_CODES | {"INSUFFICIENT_RESOURCES"}
 """Lacks of one copy of a model, and of what a node asks for: other jobs are none the worse."""
@@ -92,10 +98,18 @@ def ran_out_of_memory(outcome: Outcome) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Charge:
-    """A failure that the worker may be to blame for. `suspect`: what else may be."""
+    """A failure that the worker may be to blame for. `suspect`: what else may be. `is_told`: by
+    the job's own fault, which is all that is known of it.
+    """
 
     suspect: Suspect | None
+    is_told: bool = False
     is_for_memory: bool = False
+
+    @property
+    def is_word(self) -> bool:
+        """Told, and about the worker itself: not that a job wants more memory than it has."""
+        return self.is_told and not self.is_for_memory
 
 
 class Health:
@@ -110,14 +124,16 @@ class Health:
         self._suspects = suspects
         self._charges: deque[_Charge] = deque(maxlen=CHARGES_KEPT)
         """Since the last success."""
-        self._tenants: deque[TenantId] = deque(maxlen=RECENT_ATTEMPTS)
+        self._are_agreed = False
+        """Since the last success so many different graphs have told that it must be the worker."""
+        self._tenants: OrderedDict[TenantId, float] = OrderedDict()
         self._failed_checks = 0
         self._cause: str | None = None
         self._breaker = CircuitBreaker(rules.failures, rules.first_rest, rules.longest_rest, clock)
         """Closed, or blocked, or (half-open) on probation."""
         self._is_in_doubt = False
         self._is_on_probation = False
-        self.models = ModelBreakers(rules.models, clock)
+        self.models = ModelBreakers(rules.models, clock, worker_id, suspects)
 
     @property
     def is_blocked(self) -> bool:
@@ -130,8 +146,10 @@ class Health:
 
     @property
     def is_acquitted(self) -> bool:
-        """In doubt, and by now others are known to be guilty."""
-        return self.is_in_doubt and not self._standing()
+        """In doubt, and by now others are known to be guilty, or it was never more than hearsay:
+        it is to be probed now.
+        """
+        return self.is_in_doubt and self._is_hearsay(self._standing())
 
     @property
     def is_on_probation(self) -> bool:
@@ -178,11 +196,12 @@ class Health:
     def note_end(self, outcome: Outcome, suspect: Suspect | None = None) -> None:
         """An attempt ended. What is neither a success nor the worker's fault says nothing."""
         if suspect is not None:
-            self._tenants.append(suspect.tenant)
+            self._note_tenant(suspect.tenant)
         if isinstance(outcome, Completed):
             if suspect is not None:
                 self._suspects.note_success(suspect, self._worker_id)
             self._charges.clear()
+            self._are_agreed = False
             if not self.is_blocked:
                 self._breaker.note_success()
                 self._is_on_probation = False
@@ -192,9 +211,8 @@ class Health:
         cause = fault_of_worker(outcome)
         if cause is None:
             return
-        is_for_memory = ran_out_of_memory(outcome)
-        may_be_the_graphs = is_for_memory or isinstance(outcome, Lost)
-        self._charge(cause, _Charge(suspect if may_be_the_graphs else None, is_for_memory))
+        is_told = isinstance(outcome, Failed)
+        self._charge(cause, _Charge(suspect, is_told, ran_out_of_memory(outcome)))
 
     def note_failure(self, cause: str, suspect: Suspect | None = None) -> None:
         """It has ended, maybe because of what it was running."""
@@ -245,13 +263,18 @@ class Health:
         self._charges.append(charge)
         if charge.suspect is not None:
             self._suspects.note_failure(charge.suspect, self._worker_id)
+        self._are_agreed = self._are_agreed or self._agree(
+            [each.suspect for each in self._charges if each.is_word]
+        )
         if self._is_cleared(charge):
             return
         self._cause = cause[:CAUSE_KEPT]
         is_enough = self._is_on_probation and not charge.is_for_memory
         if is_enough or self._count() >= self._rules.failures:
             self.block(cause)
-            self._is_in_doubt = not any(map(self._is_clear_case, self._standing()))
+            standing = self._standing()
+            is_clear = any(map(self._is_clear_case, standing))
+            self._is_in_doubt = not is_clear or self._is_hearsay(standing)
 
     def _standing(self) -> Sequence[_Charge]:
         return [each for each in self._charges if not self._is_cleared(each)]
@@ -269,18 +292,52 @@ class Health:
         graphs = {suspect and suspect.graph for suspect in suspects}
         if len(graphs) <= 1:
             return 0
-        tenants = {suspect and suspect.tenant for suspect in suspects}
-        if len(tenants) == 1 and len(set(self._tenants)) > 1:
+        if self._are_of_one_tenant_of_several(suspects):
             return min(len(graphs), self._rules.failures - 1)
         return len(graphs)
 
+    def _agree(self, suspects: Sequence[Suspect | None]) -> bool:
+        """Whether these are enough different graphs, and not of one tenant of several alone."""
+        graphs = {suspect and suspect.graph for suspect in suspects}
+        is_enough = len(graphs) >= max(2, self._rules.failures)
+        return is_enough and not self._are_of_one_tenant_of_several(suspects)
+
+    def _is_hearsay(self, charges: Sequence[_Charge]) -> bool:
+        """Whether nothing but what one graph tells, or one tenant of several, speaks against it."""
+        if self._are_agreed or not all(each.is_told for each in charges):
+            return False
+        suspects = [each.suspect for each in charges]
+        if self._are_of_one_tenant_of_several(suspects):
+            return True
+        are_clear = any(map(self._is_clear_case, charges))
+        return len({suspect and suspect.graph for suspect in suspects}) <= 1 and not are_clear
+
+    def _are_of_one_tenant_of_several(self, suspects: Sequence[Suspect | None]) -> bool:
+        tenants = {suspect and suspect.tenant for suspect in suspects}
+        return len(tenants) == 1 and None not in tenants and self._has_several_tenants()
+
+    def _has_several_tenants(self) -> bool:
+        """As many jobs as one of them may have had since: the others are not forgotten for it."""
+        since = self._clock.monotonic() - LATELY_SECONDS
+        return sum(seen >= since for seen in self._tenants.values()) > 1
+
+    def _note_tenant(self, tenant: TenantId) -> None:
+        self._tenants[tenant] = self._clock.monotonic()
+        self._tenants.move_to_end(tenant)
+        if len(self._tenants) > TENANTS_KEPT:
+            self._tenants.popitem(last=False)
+
     def _is_cleared(self, charge: _Charge) -> bool:
-        return charge.suspect is not None and self._suspects.is_guilty(charge.suspect)
+        if charge.suspect is None or (charge.is_word and self._are_agreed):
+            return False
+        return self._suspects.is_guilty(charge.suspect)
 
     def _is_clear_case(self, charge: _Charge) -> bool:
         """Whether it can only be the worker's fault."""
         suspect = charge.suspect
-        return suspect is None or self._suspects.works_elsewhere(suspect, self._worker_id)
+        if suspect is None or (charge.is_word and self._are_agreed):
+            return True
+        return self._suspects.works_elsewhere(suspect, self._worker_id)
 
     def _convict(self) -> None:
         for charge in self._charges:

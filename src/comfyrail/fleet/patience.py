@@ -16,8 +16,8 @@ class Contact:
 
     That time stands still while the server is stopped, or too busy to look up: it has not heard
     anybody then, which is no silence of theirs. Whoever watches the worker waits with `rest`; a
-    wait that takes much too long does not count, also for others who ask before the watcher has
-    woken.
+    wait that takes much too long counts no longer than it was to take, also for others who ask
+    before the watcher has woken.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -45,7 +45,7 @@ class Contact:
             began, due = self._wait
             if now - due > max(LATE_SECONDS_AT_LEAST, min(LATE_SECONDS, due - began)):
                 self.pauses += 1
-                self._missed = now - max(began - self._missed, self._latest)
+                self._missed = now - max(due - self._missed, self._latest)
                 self._wait = (now, now + LATE_SECONDS)
         self._latest = max(self._latest, now - self._missed)
         return self._latest

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -22,6 +22,7 @@ from comfyrail.fleet.attempt_timing import AttemptTiming
 from comfyrail.fleet.classification import classify_rejection, classify_worker_error
 from comfyrail.fleet.comfyui.history import FAILURES_KEPT, HistoryEntry, NodeFailure
 from comfyrail.fleet.comfyui.messages import ExecutionNoted, Message, PromptEnded
+from comfyrail.fleet.company import Company, Seat
 from comfyrail.fleet.connection import WorkerConnection
 from comfyrail.fleet.delivery import Delivery
 from comfyrail.fleet.faults import node_failed
@@ -36,7 +37,8 @@ from comfyrail.fleet.remedies import Remedies
 from comfyrail.fleet.socket_pictures import SocketPictures
 from comfyrail.fleet.verdict import judge
 from comfyrail.jobs.job import Attempt, Usage
-from comfyrail.jobs.outcome import Completed, Failed, Lost, Outcome
+from comfyrail.jobs.outcome import Cancelled, Completed, Failed, Lost, Outcome
+from comfyrail.jobs.recovery import RecoveryKind
 from comfyrail.store.interface import Store
 
 log = structlog.get_logger(__name__)
@@ -44,13 +46,16 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SessionTimes:
-    """Seconds. `unreachable_limit`: how long a worker may be away before its job is taken back."""
+    """Seconds. `unreachable_limit`: how long a worker may be away before its job is taken back;
+    `mend_limit`: how long it may take to find out how a failed attempt is tried again.
+    """
 
     progress_interval: float = 0.1
     poll_interval: float = 5.0
     unreachable_limit: float = 15.0
     retry_interval: float = 1.0
     stop_limit: float = 10.0
+    mend_limit: float = 10.0
 
 
 class AttemptSession:
@@ -74,11 +79,13 @@ class AttemptSession:
         previews: Previews | None = None,
         remedies: Remedies | None = None,
         models_of: Callable[[str], Collection[str]] | None = None,
+        seat: Seat | None = None,
     ) -> None:
         """`inputs`: for a worker that does not see the server's input folder; `models_of`: the
-        models that a node loads, by its id.
+        models that a node loads, by its id; `seat`: its place on the worker, where others are.
         """
         self._attempt = attempt
+        self._seat = seat or Company().join()
         self._account = account
         self._connection = connection
         self._client = connection.client
@@ -105,13 +112,13 @@ class AttemptSession:
             retry=times.retry_interval,
         )
         self._orders = Orders(self._timing, attempt.timeout_seconds, clock)
+        self._seat.wake = self._orders.wake
         self.outcome: Outcome | None = None
         """How it ended, once that is written."""
         self.is_over = False
         """Its job goes on without it, or has ended; the worker may still have the prompt."""
         self._look_now = False
         self._is_adopted = False
-        self._had_company = False
         self._failures: list[NodeFailure] = []
         self._stop_before_leaving = False
         self._stop_since: float | None = None
@@ -140,10 +147,11 @@ class AttemptSession:
     async def run(self, *, adopted: bool) -> None:
         """Do all of it and write the end. An attempt that is no longer ours is left alone."""
         self._is_adopted = adopted
+        watcher = asyncio.create_task(self._watch_cancel(), name=f"cancel-{self._attempt.job_id}")
         try:
             outcome = await self._play(adopted=adopted)
             if isinstance(outcome, Failed) and self._remedies is not None:
-                outcome = await self._remedies.complete(outcome, self._attempt)
+                outcome = await self._find_remedy(outcome, self._remedies)
             self._may_linger |= isinstance(outcome, Lost)
             await self._log.finish(outcome, self._settle(outcome))
             self.outcome = outcome
@@ -157,6 +165,7 @@ class AttemptSession:
         else:
             self._sink.settle(() if isinstance(outcome, Lost) else outcome.outputs)
         finally:
+            watcher.cancel()
             self.is_over = True
             self._pictures.close()
 
@@ -187,16 +196,14 @@ class AttemptSession:
         prompt_id = self._attempt.prompt_id
         if adopted:
             await self._go_on_from_what_was_told()
-        watcher = asyncio.create_task(self._watch_cancel(), name=f"cancel-{self._attempt.job_id}")
-        try:
-            with self._connection.listening(prompt_id, self._observe, self._pictures.take):
-                if self._attempt.cancel_requested:
-                    self._orders.cancel()
-                self._look_now = adopted
-                self._had_company = adopted or self._connection.has_others(prompt_id)
-                return (None if adopted else await self._submit()) or await self._follow()
-        finally:
-            watcher.cancel()
+        with self._connection.listening(prompt_id, self._observe, self._pictures.take):
+            if self._attempt.cancel_requested:
+                self._orders.cancel()
+            if adopted:
+                self._seat.take()
+                self._look_now = True
+                return await self._follow()
+            return await self._wait_for_turn() or await self._submit() or await self._follow()
 
     async def _watch_cancel(self) -> None:
         await self._log.wait_for_cancel()
@@ -219,6 +226,18 @@ class AttemptSession:
             )
         )
 
+    async def _wait_for_turn(self) -> Outcome | None:
+        """Until the worker may be given it; an outcome when it is not to be given it any more."""
+        orders = self._orders
+        while not self._seat.has_turn:
+            if orders.look():
+                return orders.stop_with
+            if orders.gone is not None:
+                return self._lost_with(orders.gone)
+            await orders.wait(self._clock.monotonic() + self._times.poll_interval)
+        self._seat.take()
+        return None
+
     # Submitting
 
     async def _submit(self) -> Outcome | None:
@@ -239,6 +258,7 @@ class AttemptSession:
                 with_previews=self._wants_previews,
             )
         except PromptRejected as error:
+            self._seat.settle()
             return classify_rejection(error)
         except WorkerProtocolError as error:
             log.warning("prompt_not_taken", job_id=self._attempt.job_id, error=error.message)
@@ -325,19 +345,28 @@ class AttemptSession:
                 self._look_again_soon()
             case "absent":
                 # After a restart of the server that says nothing about the job.
-                lost = self._lost("the worker no longer knows of it", counted=not self._is_adopted)
+                is_odd = not self._is_adopted
+                lost = self._lost(
+                    "the worker no longer knows of it", counted=is_odd, is_suspect=is_odd
+                )
                 return self._orders.stop_with or lost
         return None
 
-    def _lost(self, cause: str, *, counted: bool = True) -> Lost:
-        """What befell the worker while another prompt ran there is not the job's fault. One that
-        had the worker to itself counts, begun or not: its graph may be what the worker died of.
+    def _lost(self, cause: str, *, counted: bool = True, is_suspect: bool = True) -> Lost:
+        """What befell the worker while another prompt may have run there is not held against the
+        job; also not against one that has begun, which may have ended before anyone heard of it.
+        One that had the worker to itself counts, begun or not: its graph may be to blame.
         """
-        is_blameless = self._had_company and not self._timing.has_begun
-        return Lost(cause, counted and not is_blameless)
+        return Lost(
+            cause,
+            counted and self._seat.is_certain,
+            has_begun=self._timing.has_begun,
+            is_suspect=is_suspect and self._seat.is_taken,
+        )
 
     def _lost_with(self, gone: Lost) -> Lost:
-        return self._lost(gone.cause, counted=gone.counted)
+        is_suspect = gone.counted or gone.is_suspect
+        return self._lost(gone.cause, counted=gone.counted, is_suspect=is_suspect)
 
     def _note_contact(self) -> None:
         self._last_contact = self._connection.contact.now()
@@ -350,6 +379,7 @@ class AttemptSession:
 
     async def _conclude(self, entry: HistoryEntry) -> Outcome | None:
         """Fetch what the prompt made and say how it ended; None: try again later."""
+        self._seat.settle()
         if not self._timing.has_begun:
             self._unseen_seconds = entry.seconds or 0.0
             self._timing.begin()
@@ -375,8 +405,10 @@ class AttemptSession:
                 # That much is known.
                 return judge(entry, (), self._orders.stop_with, self._models_of)
             if isinstance(error, WorkerUnreachable):
-                return self._orders.stop_with or Lost(error.message)
+                return self._orders.stop_with or self._lost(error.message)
             return classify_worker_error(error)
+        if isinstance(fetched, Lost):
+            return self._lost_with(fetched)
         return self._judge(entry, fetched) if isinstance(fetched, Fetched) else fetched
 
     def _judge(self, entry: HistoryEntry, fetched: Fetched) -> Outcome:
@@ -394,6 +426,29 @@ class AttemptSession:
         for fault in fetched.left_out:
             self._tracker.warn(fault)
         return judge(entry, outputs, self._orders.stop_with, self._models_of)
+
+    async def _find_remedy(self, failed: Failed, remedies: Remedies) -> Failed | Lost:
+        """The failure with how it is tried again, for as long as anyone wants to know that."""
+        until = self._clock.monotonic() + self._times.mend_limit
+        work = asyncio.create_task(remedies.complete(failed, self._attempt), name="remedy")
+        try:
+            while not work.done() and self._clock.monotonic() < until:
+                self._orders.look()
+                if isinstance(self._orders.stop_with, Cancelled):
+                    return failed
+                await self._orders.wait_beside(work, until)
+            return work.result() if work.done() else self._unmended(failed)
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    def _unmended(self, failed: Failed) -> Failed:
+        """Without a second look at its graph, which took too long."""
+        log.warning("remedy_took_too_long", job_id=self._attempt.job_id)
+        remedy = failed.remedy
+        if remedy is None or remedy.kind is RecoveryKind.MENDED:
+            return replace(failed, remedy=None)
+        return replace(failed, remedy=replace(remedy, avoid=self._attempt.worker_id))
 
     # Stopping
 

@@ -2,7 +2,8 @@
 
 A graph that ends every worker which is given it would put the whole fleet out of service. So what
 a graph does on one worker is compared with what it does on others: one that has failed on two of
-them is guilty, and what it does is held against workers no more, until it succeeds somewhere.
+them is guilty, and what it does is held against workers no more, until it succeeds somewhere. The
+same goes for models that it fails to load.
 """
 
 import hashlib
@@ -17,6 +18,8 @@ from comfyrail.ids import TenantId, WorkerId
 
 SUSPECTS_KEPT = 1000
 WORKERS_FOR_GUILT = 2
+MODELS_OF_ONE = 20
+"""Of so many models is remembered where one suspect has failed by them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class _Trace:
     """What is known of one suspect since it last succeeded."""
 
     failed_on: set[WorkerId] = field(default_factory=set)
+    failed_by: dict[str, set[WorkerId]] = field(default_factory=dict)
+    """By a model, and where."""
     is_guilty: bool = False
     succeeded_on: WorkerId | None = None
 
@@ -62,6 +67,15 @@ class Suspects:
             trace.is_guilty = len(trace.failed_on) >= WORKERS_FOR_GUILT
         self._put(suspect, trace)
 
+    def note_model_failure(self, suspect: Suspect, model: str, worker_id: WorkerId) -> None:
+        trace = self._traces.get(suspect) or _Trace()
+        workers = trace.failed_by.setdefault(model, set())
+        if len(workers) < WORKERS_FOR_GUILT:
+            workers.add(worker_id)
+        if len(trace.failed_by) > MODELS_OF_ONE:
+            del trace.failed_by[next(iter(trace.failed_by))]
+        self._put(suspect, trace)
+
     def convict(self, suspect: Suspect) -> None:
         """It fails where something else has been seen to work."""
         trace = self._traces.get(suspect) or _Trace()
@@ -71,6 +85,11 @@ class Suspects:
     def is_guilty(self, suspect: Suspect) -> bool:
         trace = self._traces.get(suspect)
         return trace is not None and trace.is_guilty
+
+    def misuses(self, suspect: Suspect, model: str) -> bool:
+        """Whether it has failed by the model on several workers: not one copy of it is bad."""
+        trace = self._traces.get(suspect)
+        return trace is not None and len(trace.failed_by.get(model, ())) >= WORKERS_FOR_GUILT
 
     def works_elsewhere(self, suspect: Suspect, worker_id: WorkerId) -> bool:
         """Whether it has last succeeded on another worker than this one."""

@@ -4,7 +4,8 @@ A socket on which nothing was heard for a while is asked for a sign of life. If 
 call went unanswered, the worker is asked by a call of its own. One that does not answer that either
 is suspected: it gets no jobs, and those that wait there go back. One that stays silent for as long
 as a lease lasts has lost its jobs; and one that stays silent for longer is ended and started anew,
-where that is ours to do. A worker that answers again is used again at once.
+where that is ours to do. A worker that answers again, as quickly as it should and not just once, is
+used again at once.
 
 A worker whose executor hangs while it answers is not silent: that is for the job's own time limit.
 """
@@ -25,6 +26,12 @@ log = structlog.get_logger(__name__)
 FIRST_PERIOD_SECONDS = 0.1
 LONGEST_PERIOD_SECONDS = 5.0
 """Between two calls to a worker that does not answer, and of each of them."""
+QUICK_ANSWERS = 2
+"""In a row, from one that was suspected: one that is merely slow would be trusted and suspected
+again and again.
+"""
+ASKED_AT_ONCE = 3
+"""The first answer may be late because it was asked for before the worker was back."""
 LEAST_SECONDS = 0.01
 IDLE_BEATS_A_SECOND = 500
 """Of very many workers those that have nothing to do are asked less often."""
@@ -109,6 +116,7 @@ class Watchdog:
         self._end_at = rules.restart
         self._told_of_line: float | None = None
         self._asked_at = 0.0
+        self._pauses = 0
 
     @property
     def complaint(self) -> str:
@@ -204,8 +212,7 @@ class Watchdog:
         self._suspect(False)
 
     async def _is_back(self) -> bool:
-        limit = max(LEAST_SECONDS, self._seconds_until_judgement())
-        if not await self._answers(limit):
+        if not await self._answers_quickly():
             return False
         try:
             await self._recover(self._connection)
@@ -213,6 +220,25 @@ class Watchdog:
             log.warning("worker_not_recovered", worker_id=self._worker_id, error=error.message)
             return False
         return True
+
+    async def _answers_quickly(self) -> bool:
+        quick = 0
+        for _ in range(ASKED_AT_ONCE):
+            asked_at = self._contact.now()
+            if not await self._answers(self._seconds_for_answer()):
+                return False
+            is_quick = self._contact.now() - asked_at <= self._rules.answer
+            quick = quick + 1 if is_quick else 0
+            if quick == QUICK_ANSWERS:
+                return True
+        return False
+
+    def _seconds_for_answer(self) -> float:
+        """Until it is judged; but after the server itself was away, long enough for an answer."""
+        was_away = self._contact.pauses != self._pauses
+        self._pauses = self._contact.pauses
+        least = self._rules.answer if was_away else LEAST_SECONDS
+        return max(least, self._seconds_until_judgement())
 
     async def _judge(self) -> None:
         silence = self._contact.silence()

@@ -173,7 +173,7 @@ class LiveWorker:
             self.id,
             profile,
             self.attempts.expected_warm(),
-            workload.slots(one_at_a_time=self.health.is_on_probation),
+            workload.slots(one_at_a_time=self.health.is_on_probation or self.attempts.is_cautious),
             workload.free_in(),
             1.0 if workload else 0.0,
             self.attempts.idle_since,

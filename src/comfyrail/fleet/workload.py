@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from comfyrail.clock import Clock
+from comfyrail.fleet.company import Company, Seat
 from comfyrail.fleet.session import AttemptSession
 from comfyrail.fleet.suspects import Suspect
 from comfyrail.ids import AttemptToken, JobId
@@ -38,6 +39,7 @@ class Held:
     session: AttemptSession
     models: Mapping[str, int] = field(default_factory=dict)
     suspect: Suspect | None = None
+    seat: Seat = field(default_factory=lambda: Company().join())
     is_given_back: bool = False
     """The session was told to end because of something that is not this job's affair."""
 
@@ -94,14 +96,16 @@ class Workload:
                 held.session.worker_is_gone(lost, still_runs=still_runs)
 
     def give_back_waiting(self, why: str, *, still_runs: bool) -> None:
-        """Those that have not begun go back, at no cost to their jobs. Where none is known to have
-        begun, the first may be the one that runs: it stays.
+        """Those that have not begun go back, at no cost to their jobs, because something is wrong
+        with the worker: they are suspects. Where none is known to have begun, the first may be the
+        one that runs: it stays.
         """
+        lost = Lost(why, counted=False, is_suspect=True)
         held_ones = list(self._held.values())
         for held in held_ones if _has_begun(held_ones) else held_ones[1:]:
             if not held.is_given_back and not held.session.has_begun:
                 held.is_given_back = True
-                held.session.worker_is_gone(Lost(why, counted=False), still_runs=still_runs)
+                held.session.worker_is_gone(lost, still_runs=still_runs)
 
     def given_back(self) -> list[str]:
         """The prompts of those that were told to end and have not yet."""
@@ -115,7 +119,7 @@ class Workload:
         """Jobs that it would take now."""
         held = len(self._held)
         depth = 1 if one_at_a_time else self._rules.depth
-        if held >= depth:
+        if held >= depth or any(each.seat.runs_alone for each in self._held.values()):
             return 0
         if held:
             remaining = [_remaining(each) for each in self._held.values()]

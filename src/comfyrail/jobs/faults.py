@@ -50,10 +50,10 @@ def worker_lost(worker_id: str, cause: str, attempts: int) -> Fault:
         "system",
         "WORKER_LOST",
         f"The job lost its worker {attempts} times, the last time '{worker_id}' ({cause}). "
-        "Look at the workers' logs, then submit it again.",
+        "The job may be what ends them: look at the workers' logs before you submit it again.",
         {
             "worker_id": worker_id,
             "cause": cause,
-            SUGGESTED_ACTION: "Look at the workers' logs, then submit it again.",
+            SUGGESTED_ACTION: "Look at the workers' logs: the job may be what ends them.",
         },
     )

@@ -104,6 +104,10 @@ class Job:
     max_retries: int = MAXIMUM_RETRIES
     held_until: Instant | None = None
     """It is queued and may not start before."""
+    bounces: int = 0
+    """Its last attempts, so many in a row, went back to the queue before they began."""
+    runs_alone: bool = False
+    """It may be what a worker ended of: it has a worker to itself."""
 
     @property
     def is_held(self) -> bool:
@@ -128,6 +132,10 @@ class Attempt:
     progress: Progress
     cancel_requested: bool
     execution_config: Mapping[str, Any] = field(default_factory=dict)
+    models: frozenset[str] = frozenset()
+    """Their names, as its job was placed by them."""
+    runs_alone: bool = False
+    """Nothing else is to be on the worker with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,8 @@ class JobNeeds:
     labels: Mapping[str, str] = field(default_factory=dict)
     """What the job asks of its worker's labels (region, pool, …)."""
     avoided: tuple[str, ...] = ()
-    """Workers on which it has failed: it goes to others that can run it, where there are any."""
+    """Workers on which it has failed, the last one last: it goes to others that can run it, where
+    there are any, and to those first on which it failed long ago."""
     above_memory: int = 0
     """Bytes of video memory that were too few: it goes to workers with more, if there are any."""
 
@@ -64,7 +65,7 @@ class JobNeeds:
         }
         # Only where they say something: the groups of all other jobs stay what they were.
         if self.avoided:
-            content["avoided"] = sorted(self.avoided)
+            content["avoided"] = list(self.avoided)
         if self.above_memory:
             content["above_memory"] = self.above_memory
         return _encode(content)

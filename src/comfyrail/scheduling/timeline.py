@@ -263,10 +263,15 @@ class Timeline:
         has failed, where there is another one that will soon be free; and of those that are left to
         the ones with more memory than was too little, where there are any.
         """
-        avoids = {index for index in self._to_avoid(group) if self._kinds[index] in numbers}
-        counts = Counter(self._kinds[index] for index in avoids)
-        left = [each for each in numbers if len(self._of_profile[each]) > counts[each]]
-        if not self._is_free_soon(left, frozenset(avoids)):
+        asked = [index for index in self._to_avoid(group) if self._kinds[index] in numbers]
+        avoids, left = set(asked), list(numbers)
+        for start in range(len(asked) + 1):
+            avoids = set(asked[start:])
+            counts = Counter(self._kinds[index] for index in avoids)
+            left = [each for each in numbers if len(self._of_profile[each]) > counts[each]]
+            if self._is_free_soon(left, frozenset(avoids)):
+                break
+        else:
             avoids, left = set(), list(numbers)
         too_little = group.needs.above_memory
         larger = [each for each in left if (self._profiles[each].video_memory or 0) > too_little]

@@ -1,4 +1,5 @@
-"""What is wrong with a disk, for people and for programs: it is full, read-only, or it fails.
+"""What is wrong with a disk, for people and for programs: it is full, read-only, or it fails; or
+a file that is in use was taken away.
 
 For all that keep files: the database, the blobs, the library.
 """
@@ -8,7 +9,7 @@ import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, assert_never
 
 from comfyrail.errors import StorageFull, StorageReadOnly, StoreUnavailable
 
@@ -18,34 +19,75 @@ AS_GOOD_AS_FULL = 1 << 20
 RETRY_SECONDS = 10.0
 PROBE_NAME = ".write-probe"
 PROBE_BYTES = 64 << 10
+BACKUP_PAGE = "docs/how-to/back-up.md"
 
 
 @dataclass(frozen=True, slots=True)
 class StorageTrouble:
     """Why nothing can be kept in a folder. `reserve`: the bytes that must be free; 0 where the disk
-    itself has refused a write.
+    itself has refused a write. `file`: the one that was lost.
     """
 
-    kind: Literal["full", "read_only"]
+    kind: Literal["full", "read_only", "lost"]
     folder: Path
     free: int | None = None
     reserve: int = 0
+    file: Path | None = None
 
     @property
     def message(self) -> str:
-        if self.kind == "read_only":
+        return self._said(self._shortage())
+
+    @property
+    def lasting_message(self) -> str:
+        """Without figures that are others a moment later."""
+        return self._said("")
+
+    def message_of_a_start(self) -> str:
+        """For a server that has ended because of it."""
+        return f"{self._fact(self._shortage())} {self._remedy()}, then start the server again."
+
+    def _said(self, shortage: str) -> str:
+        if self.kind == "lost":
             return (
-                f"The disk with {self.folder} is read-only. Make it writable again: the server "
-                "goes on by itself."
+                f"{self._fact(shortage)} {self._remedy()}. Until then nothing is taken on, and "
+                "what was not written yet cannot be kept."
             )
-        return (
-            f"The disk with {self.folder} is full: {self._shortage()}. Free some space there: the "
-            "server goes on by itself."
-        )
+        return f"{self._fact(shortage)} {self._remedy()}: the server goes on by itself."
+
+    def _fact(self, shortage: str) -> str:
+        match self.kind:
+            case "full":
+                return f"The disk with {self.folder} is full{shortage and f': {shortage}'}."
+            case "read_only":
+                return f"The disk with {self.folder} is read-only."
+            case "lost":
+                return f"{self.file} was deleted or replaced while the server uses it."
+            case _:
+                assert_never(self.kind)
+
+    def _remedy(self) -> str:
+        match self.kind:
+            case "full":
+                return "Free some space there"
+            case "read_only":
+                return "Make it writable again"
+            case "lost":
+                return (
+                    "Put the same file back where it was; or stop the server, restore a backup "
+                    f"({BACKUP_PAGE}) and start it again"
+                )
+            case _:
+                assert_never(self.kind)
 
     def _shortage(self) -> str:
         if self.free is None:
             return "it has refused a write"
+        if self.reserve and self.free >= self.reserve:
+            return (
+                f"{_readable(self.free)} free, hardly more than the {_readable(self.reserve)} that "
+                "are kept in reserve"
+            )
         if self.reserve:
             return f"{_readable(self.free)} free, {_readable(self.reserve)} are kept in reserve"
         if self.free > AS_GOOD_AS_FULL:
@@ -55,6 +97,10 @@ class StorageTrouble:
 
     def error(self) -> StoreUnavailable:
         """Anew each time: an error that is raised carries where that was."""
+        if self.kind == "lost":
+            return StoreUnavailable(
+                self.message, details={"file": str(self.file)}, retry_after=RETRY_SECONDS
+            )
         details = {"folder": str(self.folder), "free_bytes": self.free}
         if self.kind == "read_only":
             return StorageReadOnly(self.message, details=details, retry_after=RETRY_SECONDS)
@@ -100,6 +146,19 @@ def trouble_of(error: OSError, folder: Path) -> StorageTrouble | None:
     if error.errno == errno.EROFS:
         return StorageTrouble("read_only", folder, free_in(folder))
     return None
+
+
+def message_of_a_start(error: StoreUnavailable) -> str:
+    """What an error says when it keeps the server from starting: that one will not go on."""
+    folder = Path(error.details.get("folder", ""))
+    free, reserve = error.details.get("free_bytes"), error.details.get("reserve_bytes", 0)
+    match error:
+        case StorageFull():
+            return StorageTrouble("full", folder, free, reserve).message_of_a_start()
+        case StorageReadOnly():
+            return StorageTrouble("read_only", folder, free).message_of_a_start()
+        case _:
+            return error.message
 
 
 def disk_error(what: str, folder: Path, error: OSError) -> StoreUnavailable:

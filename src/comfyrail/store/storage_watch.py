@@ -1,9 +1,10 @@
 """Keeps an eye on the disk: when it is nearly full or read-only nothing new is taken on, so that
-what was accepted can still be finished.
+what was accepted can still be finished; nor when a file that is in use was taken away.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -15,6 +16,8 @@ log = structlog.get_logger(__name__)
 
 STORAGE = "storage"
 """The topic of writes that the disk has refused: look at once."""
+ENDING = "ending"
+"""The topic of a server that ends: nobody waits long for the disk any more."""
 LOOK_SECONDS = 1.0
 MORE_TO_RECOVER = 1.1
 """The trouble is over when so many times the reserve is free: not on and off at every job."""
@@ -22,19 +25,27 @@ MORE_TO_RECOVER = 1.1
 
 class StorageWatch:
     """`reserve`: bytes that must be free in each of the folders; 0 is off: then only what the disk
-    has refused counts. `changed` is called with the trouble when it comes, and with None when it
+    has refused counts. `find_loss` says whether a file that is in use was taken away; it may block.
+    `changed` is called with the trouble when it comes, and with None when it
     has gone. `run` goes on until it is cancelled.
     """
 
-    def __init__(self, folders: Sequence[Path], reserve: int, signals: Signals) -> None:
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        reserve: int,
+        signals: Signals,
+        find_loss: Callable[[], StorageTrouble | None] = lambda: None,
+    ) -> None:
         self._folders = tuple(folders)
         self._reserve = reserve
         self._signals = signals
+        self._find_loss = find_loss
         self.changed: Callable[[StorageTrouble | None], None] = _nobody
         self.trouble: StorageTrouble | None = None
 
     def refuse_new_work(self) -> None:
-        """Raises StorageFull or StorageReadOnly while there is trouble."""
+        """Raises StoreUnavailable, or one of its kinds, while there is trouble."""
         if self.trouble is not None:
             raise self.trouble.error()
 
@@ -57,13 +68,17 @@ class StorageWatch:
         self._become(await asyncio.to_thread(self._find, is_doubted or self.trouble is not None))
 
     def _find(self, is_doubted: bool) -> StorageTrouble | None:
+        lost = self._find_loss()
+        if lost is not None:
+            return lost
         enough = self._reserve * (MORE_TO_RECOVER if self.trouble is not None else 1)
         for folder in self._folders:
             trouble = trouble_in(folder, round(enough)) or (
                 try_to_write(folder) if is_doubted else None
             )
             if trouble is not None:
-                return trouble
+                # What must be free to recover is no business of those who read this.
+                return replace(trouble, reserve=min(trouble.reserve, self._reserve))
         return None
 
     def _become(self, trouble: StorageTrouble | None) -> None:

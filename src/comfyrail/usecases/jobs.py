@@ -16,6 +16,7 @@ from comfyrail.ids import JobId, OutputId, WorkerId
 from comfyrail.jobs.events import Event
 from comfyrail.jobs.job import AttemptRecord, Job, Output
 from comfyrail.jobs.node_results import NodeResult, fold_events
+from comfyrail.jobs.outcome import RETRYING
 from comfyrail.jobs.states import JobState
 from comfyrail.notifications.streams import follow_events
 from comfyrail.planning.duration import remaining_seconds
@@ -143,6 +144,8 @@ class Jobs:
                 needs = await self._store.needs_of(job.id)
                 wait = self._waits.predict(place, needs)
                 waiting_for = self._waits.obstacle(needs) if wait is None else None
+            elif job.reason == RETRYING:
+                waiting_for = "Its last attempt failed; it is tried again after a pause."
         elif job.state is JobState.PROCESSING and job.started_at is not None:
             elapsed = max(0, self._clock.now() - job.started_at) / 1000
             load = self._load_of(job.worker_id)

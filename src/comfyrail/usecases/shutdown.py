@@ -8,6 +8,7 @@ from comfyrail.fleet.fleet import Fleet
 from comfyrail.scheduling.scheduler import Scheduler
 from comfyrail.store.interface import Store
 from comfyrail.store.signals import WORKERS
+from comfyrail.store.storage_watch import ENDING
 
 log = structlog.get_logger(__name__)
 
@@ -49,8 +50,9 @@ class Shutdown:
             )
 
     def hurry(self) -> None:
-        """Wait for no job any longer."""
+        """Wait for no job any longer, nor for others that hold the database."""
         self._is_hurried = True
+        self._store.signals.notify(ENDING)
         self._store.signals.notify(WORKERS)
 
     async def drain(self, limit: float) -> None:
@@ -69,6 +71,7 @@ class Shutdown:
                 hint="press Ctrl-C again to stop now",
             )
         await self._until_ended(limit, may_hurry=True)
+        self._store.signals.notify(ENDING)
         unfinished = self._fleet.ending_jobs()
         if unfinished:
             log.warning("jobs_given_back", jobs=unfinished)

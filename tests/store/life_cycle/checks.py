@@ -155,8 +155,13 @@ def _wrong_attempts(attempts: Sequence[AttemptRecord], job: ModelJob) -> Iterato
 
 
 def _wrong_outputs(outputs: Sequence[Output], job: ModelJob) -> Iterator[str]:
-    hides_partial = job.state is JobState.COMPLETED
-    right = [each for each in job.outputs if not (hides_partial and each.is_partial)]
+    latest = max((each.attempt for each in job.outputs), default=0)
+    is_complete = job.state is JobState.COMPLETED
+    right = [
+        each
+        for each in job.outputs
+        if not each.is_partial or (each.attempt == latest and not is_complete)
+    ]
     found = [(each.file.id, each.attempt, each.is_partial) for each in outputs]
     if found != [(each.id, each.attempt, each.is_partial) for each in right]:
         yield f"{job.id}: outputs {found}, not {right}"

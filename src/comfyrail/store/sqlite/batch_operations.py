@@ -1,12 +1,14 @@
 """The store's view of batches: all jobs in or none, how they add up, what a search has to know."""
 
-import asyncio
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+
+import structlog
 
 from comfyrail.clock import Clock, Instant, after
-from comfyrail.errors import BatchNotFound, Conflict, IdempotencyMismatch
+from comfyrail.errors import BatchNotFound, Conflict, IdempotencyMismatch, StoreUnavailable
 from comfyrail.ids import BatchId, JobId, TenantId
 from comfyrail.jobs.batches import (
     Batch,
@@ -39,6 +41,8 @@ from comfyrail.store.sqlite.readers import Readers, Snapshot
 from comfyrail.store.sqlite.rows import read_job
 from comfyrail.store.sqlite.writer import Transaction, Writer
 
+log = structlog.get_logger(__name__)
+
 STORED_AT_ONCE = 200
 """Jobs in one transaction: others must not wait for more."""
 HELD_UNTIL = Instant(253_402_300_799_000)
@@ -55,6 +59,7 @@ class BatchOperations:
     async def add_batch(
         self, batch: NewBatch, jobs: Sequence[BatchJob], key: IdempotencyKey | None = None
     ) -> AddedBatch:
+        await self._writer.chores.do_all()  # what failed before must not add up
         if len(jobs) <= STORED_AT_ONCE:
             return await self._writer.write(lambda tx: _add_whole(tx, batch, jobs, key))
         await self._writer.write(lambda tx: _insert(tx, batch, "filling"))
@@ -63,12 +68,12 @@ class BatchOperations:
                 await self._fill(batch, jobs[start : start + STORED_AT_ONCE])
             added = await self._writer.write(lambda tx: _open(tx, batch, key))
         except BaseException:
-            await asyncio.shield(self._discard(batch.id))
+            self._discard_soon(batch.id)
             raise
         if added.is_replay:
-            await self._discard(batch.id)
+            self._discard_soon(batch.id)
         else:
-            await self.release_batch(batch.id)
+            await self._release_accepted(batch.id)
         return added
 
     async def find_batch_by_key(self, tenant: TenantId, key: IdempotencyKey) -> BatchId | None:
@@ -80,11 +85,19 @@ class BatchOperations:
         while last is not None:
             last = await self._release_some(batch_id, last)
 
+    async def _release_accepted(self, batch_id: BatchId) -> None:
+        """A batch that is open is accepted: what stops here is gone on with by whoever watches."""
+        try:
+            await self.release_batch(batch_id)
+        except StoreUnavailable as error:
+            log.warning("batch_not_released_yet", batch_id=batch_id, error=error.message)
+
     async def remove_half_made_batches(self) -> None:
         """Forget batches that an earlier process had not finished storing: nobody was told."""
         rows = await self._readers.read(lambda snapshot: snapshot.all("list_filling_batches"))
         for row in rows:
-            await self._discard(BatchId(row["id"]))
+            while await self._writer.write(partial(_discard_some, batch_id=BatchId(row["id"]))):
+                continue
         oldest = after(self._clock.now(), -transitions.IDEMPOTENCY_SECONDS)
         await self._writer.write(lambda tx: tx.run("prune_batch_keys", oldest=oldest))
 
@@ -250,20 +263,24 @@ class BatchOperations:
 
         return await self._writer.write(release)
 
-    async def _discard(self, batch_id: BatchId) -> None:
-        """Remove a batch that was not accepted, and nothing of one that was."""
+    def _discard_soon(self, batch_id: BatchId) -> None:
+        """The disk that refused the batch may refuse this too: none of its jobs starts anyway."""
+        self._writer.chores.add(
+            f"discard batch {batch_id}", partial(_discard_some, batch_id=batch_id)
+        )
 
-        def discard(tx: Transaction) -> bool:
-            row = tx.one("get_batch", batch_id=batch_id)
-            if row is None or row["stage"] != "filling":
-                return False
-            gone = tx.all("delete_jobs_of_batch", batch_id=batch_id, limit=STORED_AT_ONCE)
-            if not gone:
-                tx.run("delete_batch", batch_id=batch_id)
-            return bool(gone)
 
-        while await self._writer.write(discard):
-            pass
+def _discard_some(tx: Transaction, batch_id: BatchId) -> bool:
+    """Remove some of a batch that was not accepted, and nothing of one that was; whether there is
+    more of it.
+    """
+    row = tx.one("get_batch", batch_id=batch_id)
+    if row is None or row["stage"] != "filling":
+        return False
+    gone = tx.all("delete_jobs_of_batch", batch_id=batch_id, limit=STORED_AT_ONCE)
+    if not gone:
+        tx.run("delete_batch", batch_id=batch_id)
+    return bool(gone)
 
 
 def _add_whole(

@@ -14,6 +14,7 @@ from comfyrail.store.sqlite.migrations import all_migrations
 from comfyrail.store.sqlite.trouble import is_locked, is_of_the_disk, store_error
 
 DATABASE_NAME = "comfyrail.db"
+WAL_NAME = DATABASE_NAME + "-wal"
 LOCK_NAME = "comfyrail.lock"
 WAL_BYTES_KEPT = 32 << 20
 """What the write-ahead log is cut back to when a reader that had kept it growing has gone."""
@@ -62,12 +63,15 @@ def _unwritable(folder: Path, error: OSError) -> ConfigurationError:
     )
 
 
-def connect(folder: Path, *, read_only: bool = False) -> sqlite3.Connection:
+def connect(
+    folder: Path, *, read_only: bool = False, may_create: bool = True
+) -> sqlite3.Connection:
     """A connection with the settings that the store relies on; transactions are explicit."""
     path = folder / DATABASE_NAME
+    mode = "ro" if read_only else "rwc" if may_create else "rw"
     try:
         connection = sqlite3.connect(
-            f"file:{_quote(path)}?mode={'ro' if read_only else 'rwc'}",
+            f"file:{_quote(path)}?mode={mode}",
             uri=True,
             isolation_level=None,
             check_same_thread=False,
@@ -89,6 +93,15 @@ def connect(folder: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring the schema up to date; every migration in a transaction of its own."""
+    try:
+        _migrate(connection)
+    except sqlite3.DatabaseError as error:
+        if is_of_the_disk(error) or is_locked(error):
+            raise store_error(error, folder_of(connection), "brought up to date") from error
+        raise
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
     (current,) = connection.execute("PRAGMA user_version").fetchone()
     migrations = all_migrations()
     if current > migrations[-1].number:
@@ -98,17 +111,12 @@ def migrate(connection: sqlite3.Connection) -> None:
             code="SCHEMA_TOO_NEW",
         )
     connection.create_function("sha256_hex", 1, _sha256_hex, deterministic=True)
-    try:
-        for migration in migrations:
-            if migration.number > current:
-                connection.executescript(
-                    f"BEGIN IMMEDIATE;\n{migration.sql}\n"
-                    f"PRAGMA user_version = {migration.number};\nCOMMIT;"
-                )
-    except sqlite3.OperationalError as error:
-        if is_of_the_disk(error) or is_locked(error):
-            raise store_error(error, folder_of(connection), "brought up to date") from error
-        raise
+    for migration in migrations:
+        if migration.number > current:
+            connection.executescript(
+                f"BEGIN IMMEDIATE;\n{migration.sql}\n"
+                f"PRAGMA user_version = {migration.number};\nCOMMIT;"
+            )
 
 
 def folder_of(connection: sqlite3.Connection) -> Path:

@@ -12,6 +12,7 @@ from comfyrail.ids import AttemptToken, JobId, OutputId, TenantId, WorkerId
 from comfyrail.jobs.events import Event, EventType
 from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.job import Attempt, AttemptRecord, Job, NewOutput, Output, Progress
+from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.priority import QueueClass
 from comfyrail.jobs.queue import QueuedJob
 from comfyrail.jobs.recovery import RecoveryKind
@@ -52,6 +53,8 @@ def read_job(row: sqlite3.Row) -> Job:
         cost=row["cost"],
         max_retries=row["max_retries"],
         held_until=row["held_until"],
+        bounces=row["bounces"],
+        runs_alone=bool(row["runs_alone"]),
         last_event=row["last_event"],
     )
 
@@ -78,6 +81,8 @@ def read_attempt(row: sqlite3.Row) -> Attempt:
         execution_config=_decode_object(row["execution_config"] or b"{}"),
         progress=_read_progress(row),
         cancel_requested=bool(row["cancel_requested"]),
+        models=JobNeeds.decode(row["needs"]).model_names if row["needs"] else frozenset(),
+        runs_alone=bool(row["runs_alone"]),
     )
 
 

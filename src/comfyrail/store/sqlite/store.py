@@ -59,6 +59,7 @@ class SqliteStore(QueueOperations, BatchOperations, BlobOperations):
         self._noted_jumps = 0
         self._retries = retries
         self._writer = Writer(self._connection, clock, self.signals, self.figures)
+        self.find_loss = self._writer.find_loss
         self._readers = Readers(folder)
 
     async def close(self) -> None:

@@ -139,7 +139,7 @@ def place_of(
 def release(tx: Transaction, row: Any) -> None:
     """Let a held job into the queue: its time has come."""
     job = read_job(row)
-    expires_at = expiry(tx, tx.now, row["queue_timeout"])
+    expires_at = _patience(tx, row, job.bounces, tx.now)
     tx.run("release_job", job_id=job.id, expires_at=expires_at)
     place = place_of(tx, tx.figures, job.rank, job.id)
     tx.count(job.queue_class, job.rank, 1, job.expected_seconds)
@@ -192,6 +192,13 @@ def expiry(tx: Transaction, since: Instant, queue_timeout: float | None) -> Inst
     if queue_timeout is None:
         return None
     return Instant(after(since, queue_timeout) - tx.figures.paused_milliseconds(tx.now))
+
+
+def _patience(tx: Transaction, row: Any, bounces: int, since: Instant) -> Instant | None:
+    """When a job expires that may start from `since` on. One that was given to workers which did
+    not begin it has waited all the time.
+    """
+    return row["expires_at"] if bounces else expiry(tx, since, row["queue_timeout"])
 
 
 def start(
@@ -256,7 +263,7 @@ def finish(
     if usage is not None:
         _add_usage(tx, JobId(row["job_id"]), usage)
     job = _get_job(tx, JobId(row["job_id"]))
-    conclusion = conclude(job, outcome, _past(tx, job, outcome, rules or RetryRules()))
+    conclusion = conclude(job, outcome, _past(tx, job, row, outcome, rules or RetryRules()))
     check_transition(job.state, conclusion.job_state)
     for event in events:
         append_event(tx, job.id, event)
@@ -290,13 +297,15 @@ def finish(
     return _end(tx, job, conclusion)
 
 
-def _past(tx: Transaction, job: Job, outcome: Outcome, rules: RetryRules) -> Past:
+def _past(tx: Transaction, job: Job, attempt: Any, outcome: Outcome, rules: RetryRules) -> Past:
     """What was tried before; looked up only where it matters."""
+    seconds = max(0, tx.now - attempt["started_at"]) / 1000
+    chance = random.random()  # noqa: S311 - to spread retries
     if not job.retries or not isinstance(outcome, Failed | Lost):
-        return Past(rules=rules, chance=random.random())  # noqa: S311 - to spread retries
+        return Past(rules=rules, chance=chance, seconds=seconds)
     rows = tx.all("count_recoveries", job_id=job.id)
     recoveries = {RecoveryKind(row["recovery"]): row["attempts"] for row in rows}
-    return Past(recoveries, rules, random.random())  # noqa: S311
+    return Past(recoveries, rules, chance, seconds)
 
 
 def _cause(outcome: Outcome) -> str | None:
@@ -377,6 +386,10 @@ def _requeue(
     if row is None:
         raise StaleAttempt(f"The job {job.id} is gone.")
     held_until = after(tx.now, retry.delay) if retry.delay > 0 else None
+    expires_at = _patience(tx, row, end.bounces, held_until or tx.now)
+    if end.bounces and held_until is not None and expires_at is not None:
+        # It fails when its patience is over, not when it would have been tried once more.
+        held_until = min(held_until, _by_the_clock(tx, expires_at))
     group, timeout, nodes = row["queue_group"], job.timeout_seconds, job.progress.total_nodes
     data: dict[str, Any] = {
         "priority": job.priority,
@@ -407,12 +420,18 @@ def _requeue(
         data,
         reason=end.reason,
         retries=end.retries,
-        expires_at=expiry(tx, held_until or tx.now, row["queue_timeout"]),
+        expires_at=expires_at,
         held_until=held_until,
+        bounces=end.bounces,
+        runs_alone=end.runs_alone,
         queue_group=group,
         timeout_seconds=timeout,
         total_nodes=nodes,
     )
+
+
+def _by_the_clock(tx: Transaction, expires_at: Instant) -> Instant:
+    return Instant(expires_at + tx.figures.paused_milliseconds(tx.now))
 
 
 def _change_group(tx: Transaction, group: str, remedy: Remedy) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from comfyrail.errors import StoreUnavailable
 from comfyrail.store.disk_trouble import (
+    BACKUP_PAGE,
     RETRY_SECONDS,
     StorageTrouble,
     free_in,
@@ -26,11 +27,23 @@ SPOILING = frozenset(
 )
 """After these a connection may go on failing although its disk is well again."""
 DISK_ERRORS = SPOILING | {sqlite3.SQLITE_FULL}
+DAMAGE = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
+OF_THE_CALLER = (
+    sqlite3.IntegrityError,
+    sqlite3.DataError,
+    sqlite3.ProgrammingError,
+    sqlite3.NotSupportedError,
+)
 
 
 def is_locked(error: sqlite3.Error) -> bool:
     """Whether another process has the database to itself for the moment."""
     return _primary_code(error) == sqlite3.SQLITE_BUSY
+
+
+def is_of_the_database(error: BaseException | None) -> bool:
+    """Whether the database itself fails: not for what it was asked to do."""
+    return isinstance(error, sqlite3.DatabaseError) and not isinstance(error, OF_THE_CALLER)
 
 
 def is_spoiling(error: BaseException) -> bool:
@@ -52,6 +65,8 @@ def store_error(error: Exception, folder: Path, verb: str) -> StoreUnavailable:
         trouble = _storage_trouble(error, folder)
         if trouble is not None:
             return trouble.error()
+        if _primary_code(error) in DAMAGE:
+            return _damaged(error, folder)
     return StoreUnavailable(
         f"The database in {folder} could not be {verb}: {error}. Check the disk, then try again.",
         retry_after=5.0,
@@ -80,6 +95,14 @@ def _locked(error: sqlite3.Error, folder: Path) -> StoreUnavailable:
     return StoreUnavailable(
         f"The database in {folder} is held by another process ({error}), such as a backup or a "
         "database tool. Let that one end, or use one that copies without locking; then try again.",
+        retry_after=RETRY_SECONDS,
+    )
+
+
+def _damaged(error: sqlite3.Error, folder: Path) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"The database in {folder} is damaged ({error}). Stop the server, check the disk, and "
+        f"restore a backup: {BACKUP_PAGE}.",
         retry_after=RETRY_SECONDS,
     )
 

@@ -13,18 +13,22 @@ from typing import Any, TypeVar
 from comfyrail.clock import Clock, Instant
 from comfyrail.errors import StoreUnavailable
 from comfyrail.jobs.priority import QueueClass
+from comfyrail.store.disk_trouble import StorageTrouble
 from comfyrail.store.signals import Signals
-from comfyrail.store.sqlite.database import connect, folder_of
+from comfyrail.store.sqlite.chores import Chores
+from comfyrail.store.sqlite.database import DATABASE_NAME, WAL_NAME, connect, folder_of
+from comfyrail.store.sqlite.open_files import OpenFile
 from comfyrail.store.sqlite.queries import QUERIES
 from comfyrail.store.sqlite.queue_figures import QueueFigures
 from comfyrail.store.sqlite.trouble import (
     is_locked,
+    is_of_the_database,
     is_of_the_disk,
     is_spoiling,
     same_again,
     store_error,
 )
-from comfyrail.store.storage_watch import STORAGE
+from comfyrail.store.storage_watch import ENDING, STORAGE
 
 Result = TypeVar("Result")
 
@@ -34,8 +38,8 @@ GROUP_LIMIT = 256
 PENDING_LIMIT = 20_000
 LOCK_SECONDS = 10.0
 """A write is told so when another process has held the database for as long."""
-LOCK_SECONDS_AT_THE_END = 2.0
-"""The same for those that are still there when the store is closed."""
+LOCK_SECONDS_AT_THE_END = 1.0
+"""The same when the server ends."""
 LOCK_LOOK_MILLISECONDS = 200
 
 
@@ -109,7 +113,12 @@ class Writer:
         self._pending = 0
         self._is_stopping = False
         self._is_spoilt = False
+        self._database = OpenFile.at(self._folder / DATABASE_NAME)
+        self._wal: OpenFile | None = None
         self.lock_seconds = LOCK_SECONDS
+        self._ending = asyncio.Event()
+        signals.subscribers[ENDING].add(self._ending)
+        self.chores = Chores(self.write)
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
@@ -128,9 +137,18 @@ class Writer:
 
     async def stop(self) -> None:
         """Finish what was handed over, then end the thread."""
+        await self.chores.stop()
         self._given.put(None)
         await asyncio.to_thread(self._thread.join)
+        self._signals.subscribers[ENDING].discard(self._ending)
         self._connection.close()
+
+    def find_loss(self) -> StorageTrouble | None:
+        """Whether what is written here would be gone when the server ends. Blocks."""
+        for file in (self._database, self._wal):
+            if file is not None and not file.is_in_place():
+                return StorageTrouble("lost", self._folder, file=file.path)
+        return None
 
     def _run(self) -> None:
         self._be_patient()
@@ -168,13 +186,13 @@ class Writer:
             self._waiting.append(write)
         else:
             self._is_stopping = True
-            self.lock_seconds = min(self.lock_seconds, LOCK_SECONDS_AT_THE_END)
 
     def _commit(self, group: list[_Write]) -> None:
         try:
             self._begin(group)
             clean = all(self._apply(write) for write in group)
             if clean:
+                self._refuse_after_a_loss()
                 self._connection.execute("COMMIT")
         except (sqlite3.Error, StoreUnavailable) as error:
             self._roll_back(group)
@@ -199,10 +217,29 @@ class Writer:
                     self._turn_away_others(error)
                     raise
             else:
+                self._remember_log()
                 return
 
+    def _remember_log(self) -> None:
+        """It is there once a transaction has begun, and the same as long as the connection is."""
+        if self._wal is None:
+            try:
+                self._wal = OpenFile.at(self._folder / WAL_NAME)
+            except OSError:
+                trouble = StorageTrouble("lost", self._folder, file=self._folder / WAL_NAME)
+                raise trouble.error() from None
+
+    def _refuse_after_a_loss(self) -> None:
+        trouble = self.find_loss()
+        if trouble is not None:
+            self._loop.call_soon_threadsafe(self._signals.notify, STORAGE)
+            raise trouble.error()
+
     def _has_waited_too_long(self, write: _Write) -> bool:
-        return self._clock.monotonic() - write.since >= self.lock_seconds
+        limit = self.lock_seconds
+        if self._is_stopping or self._ending.is_set():
+            limit = min(limit, LOCK_SECONDS_AT_THE_END)
+        return self._clock.monotonic() - write.since >= limit
 
     def _turn_away_others(self, error: sqlite3.Error) -> None:
         """Answer those behind that have waited as long, however many: not group by group."""
@@ -213,9 +250,11 @@ class Writer:
         self._loop.call_soon_threadsafe(self._deliver, overdue)
 
     def _renew_connection(self) -> None:
+        self._refuse_after_a_loss()
+        self._wal = None
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
-        self._connection = connect(self._folder)
+        self._connection = connect(self._folder, may_create=False)
         self._be_patient()
         self._is_spoilt = False
 
@@ -230,7 +269,7 @@ class Writer:
             for write in group:
                 write.error, write.topics = None, set()
                 self._commit([write])
-        elif isinstance(group[0].error, sqlite3.OperationalError):
+        elif isinstance(group[0].error, sqlite3.Error) and is_of_the_database(group[0].error):
             self._fail(group, group[0].error)
 
     def _apply(self, write: _Write) -> bool:
@@ -240,11 +279,10 @@ class Writer:
         write.counted = transaction.counted
         try:
             write.result = write.operation(transaction)
-        except sqlite3.OperationalError as error:
-            write.error = error
-            return False
         except Exception as error:  # noqa: BLE001 - handed to the caller, whatever it is
             write.error = error
+            if is_of_the_database(error):
+                return False
             return self._connection.total_changes == before and not transaction.counted
         write.topics = transaction.topics
         return True
