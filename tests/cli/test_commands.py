@@ -32,6 +32,7 @@ def test_run_without_a_server_starts_a_private_one_and_leaves_nothing(
     workflow: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
+    before = set(Path("/tmp").glob("comfyrail-run-*/comfyrail.db"))
     ended = comfyrail("run", str(workflow), "-o", str(out), "--set", "1.width=20")
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.strip() == str(out / "test_00001_.png")
@@ -39,7 +40,7 @@ def test_run_without_a_server_starts_a_private_one_and_leaves_nothing(
         assert image.size == (20, 48)
         assert image.getpixel((0, 0)) == (0xCC, 0x99, 0x65)  # truncated, as ComfyUI does
     assert "100%" in ended.stderr
-    assert not list(Path("/tmp").glob("comfyrail-run-*/comfyrail.db"))
+    assert set(Path("/tmp").glob("comfyrail-run-*/comfyrail.db")) <= before
 
 
 def test_examples_run_and_look_like_their_preview(
@@ -159,7 +160,7 @@ def test_interrupted_run_cancels_its_job(running_server: Comfyrail, tmp_path: Pa
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
         assert process.returncode == 130
-    running_server.wait_for(job_id, "cancelled", limit=5)
+    running_server.wait_for(job_id, "cancelled", limit=20)
 
 
 def newest_in(process: Comfyrail, status: str) -> str | None:
@@ -209,7 +210,7 @@ def test_jobs_are_listed_shown_and_cancelled(running_server: Comfyrail) -> None:
     shown = comfyrail("jobs", *at, "show", job_id)
     assert "processing" in shown.stdout
     assert comfyrail("jobs", *at, "cancel", job_id).returncode == 0
-    running_server.wait_for(job_id, "cancelled", limit=5)
+    running_server.wait_for(job_id, "cancelled", limit=20)
     assert job_id in comfyrail("jobs", "list", *at, "--limit", "500").stdout
     unknown = comfyrail("jobs", "show", "nobody", *at)
     assert unknown.returncode == 2

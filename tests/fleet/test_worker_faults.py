@@ -163,8 +163,8 @@ async def test_job_of_a_worker_that_turns_to_garbage_ends_elsewhere(tmp_path: Pa
             await house.add(broken)
             job_id = await house.submit()
             await house.until(lambda: broken.queue)
+            await house.has_status(await house.add(other, "w2"), WorkerStatus.IDLE)
             broken.garbage = {"/history": (200, garbage), "/queue": (200, garbage)}
-            await house.add(other, "w2")
             job = await ended_once(house, job_id)
             assert (job.state, job.worker_id) == (JobState.COMPLETED, "w2"), garbage
 

@@ -177,6 +177,6 @@ def test_a_database_that_cannot_be_read_gives_way_unless_it_was_named(
     (folder / "comfyrail.db").write_bytes(b"this is no database" * 100)
     monkeypatch.chdir(tmp_path)
     assert "EmptyImage" in choose_catalog(None, None).catalog
-    assert "cannot be opened" in capsys.readouterr().err
+    assert "is damaged" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         choose_catalog(None, folder)
