@@ -1,10 +1,17 @@
 """Shared fixtures."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.processes import Comfyrail, server
+
+# The same examples every time: a run says something about the change, not about its luck. To search
+# for new ones: TEST_NEW_EXAMPLES=1.
+settings.register_profile("same", derandomize=not os.environ.get("TEST_NEW_EXAMPLES"))
+settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")

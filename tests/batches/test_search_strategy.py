@@ -85,6 +85,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 @example(0.0, 1.7e308, 1e300, "linear", False)
 @example(5e-324, 1.7976931348623157e308, None, "log", False)
 @example(1.7976931348623157e308, 1.7976931348623157e308, None, "log", True)
+@example(low=2431392131040.0, high=2431392131040.0, step=2.2e-311, scale="log", integer=False)
 def test_range_of_any_numbers_is_refused_or_searched(
     low: float, high: float, step: float | None, scale: Scale, integer: bool
 ) -> None:

@@ -239,7 +239,7 @@ def _anywhere(values: Range | Choices, place: float) -> Any:
         return _clamped(_at(values, place), low, high)
     count = _count(step, low, high)
     if values.scale == "log":
-        index = round((_at(values, place) - low) / step)
+        index = _rounded((_at(values, place) - low) / step, count)
     else:
         index = int(place * count)
     number = low + max(0, min(count - 1, index)) * step
@@ -247,6 +247,11 @@ def _anywhere(values: Range | Choices, place: float) -> Any:
         return _clamped(number, low, high)
     decimals = DECIMALS + max(0, -math.floor(math.log10(step)))
     return _clamped(round(number, decimals), low, high)
+
+
+def _rounded(number: float, most: int) -> int:
+    """Of a number that may be larger than any, `most`."""
+    return most if number >= most else round(number)
 
 
 def _steps(values: Range) -> tuple[float | None, float, float]:

@@ -9,7 +9,7 @@ from typing import Literal
 from comfyrail.planning.analysis import Analysis
 from comfyrail.planning.caching_habits import CachingHabits
 from comfyrail.planning.device_speeds import DeviceSpeeds, learn_speeds
-from comfyrail.planning.measured_runs import SHORTEST, collect_runs
+from comfyrail.planning.measured_runs import LARGEST, SHORTEST, collect_runs
 from comfyrail.planning.model_plan import learn_load_rate
 from comfyrail.planning.node_costs import (
     DEFAULT_NODE_COSTS,
@@ -221,7 +221,7 @@ class DurationModel:
         total = self.overhead.base + self.overhead.per_unit * count
         for node in nodes:
             total += self.costs.seconds(node, is_cold=is_cold)
-        return max(total, SHORTEST)
+        return min(max(total, SHORTEST), LARGEST)
 
     def _slowness(self, device: str | None, nodes: Nodes) -> float:
         return self.speeds.expected(nodes) if device is None else self.speeds.of_device(device)

@@ -18,6 +18,8 @@ from comfyrail.planning.records import ExecutionRecord
 
 SHORTEST = 1e-4
 """Seconds that nothing is measured below: messages take about as long."""
+LARGEST = 1e15
+"""Seconds. What is worked out from histories that make no sense may be without end."""
 LATEST_RUNS = 15
 """Runs of the same work that count: machines change."""
 MOST_POINTS_OF_ONE = 64

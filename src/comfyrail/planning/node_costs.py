@@ -11,6 +11,7 @@ from math import exp, log
 from statistics import median
 
 from comfyrail.planning.measured_runs import (
+    LARGEST,
     SHORTEST,
     CostKey,
     MeasuredRuns,
@@ -93,7 +94,8 @@ def _scaled_kinds(
 def _level(points: Sequence[Point], cost: NodeCost) -> float:
     """The logarithm of the factor by which the points lie above a cost; drawn to none."""
     total = sum(
-        point.weight * log(point.seconds / max(_value(cost, point), SHORTEST)) for point in points
+        point.weight * (log(point.seconds) - log(min(max(_value(cost, point), SHORTEST), LARGEST)))
+        for point in points
     )
     return total / (sum(point.weight for point in points) + LEVEL_WEIGHT)
 
