@@ -353,7 +353,7 @@ class ComfyrailClient:
 
     async def is_ready(self) -> bool:
         """Whether a job would run now; False also while nothing answers."""
-        return await self._answers("/ready")
+        return await self.why_not_ready() is None
 
     async def why_not_ready(self) -> str | None:
         """What is in the way of a job, as the server says it; None when nothing is."""
@@ -362,13 +362,6 @@ class ComfyrailClient:
                 return None
         except (ServerUnreachable, UnexpectedReply, RequestFailed) as error:
             return str(error)
-
-    async def _answers(self, path: str) -> bool:
-        try:
-            async with self._call("GET", path):
-                return True
-        except (ServerUnreachable, UnexpectedReply, RequestFailed):
-            return False
 
     async def _stream(self, execution_id: str, after: int) -> AsyncIterator[tuple[str, str]]:
         path = _execution_path(execution_id, "/events")
