@@ -18,6 +18,7 @@ import pytest
 
 from comfyrail.clock import Instant, SystemClock
 from comfyrail.errors import WorkerUnreachable
+from comfyrail.faultlab.proxy import LineProxy, proxy_to
 from comfyrail.fleet.agent_dialer import CONNECT_SECONDS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
 from comfyrail.fleet.comfyui.client import ComfyClient
 from comfyrail.fleet.connection import WorkerConnection
@@ -38,7 +39,6 @@ from comfyrail.jobs.workers import WorkerStatus
 from comfyrail.store.interface import DEFAULT_LEASE_SECONDS, WorkerRecord
 from tests.fleet.drivers.checkout import make_checkout
 from tests.fleet.drivers.process_state import is_running
-from tests.fleet.drivers.relay import Relay
 from tests.fleet.drivers.setting import host_context
 from tests.fleet.drivers.ssh_server import ssh_server
 from tests.fleet.drivers.ssh_setting import tunnel_config
@@ -265,9 +265,9 @@ async def test_worker_that_is_not_ours_is_waited_for(tmp_path: Path) -> None:
     async with open_house(tmp_path, times=times) as house, cut_off(succeed) as (worker, relay):
         await house.add(worker, url=relay.url)
         await house.has_status(W1, WorkerStatus.IDLE)
-        relay.go_dead()
+        relay.fall_silent()
         await house.until(lambda: "for 2 s" in str(house.fleet.view(W1).error))
-        relay.revive()
+        relay.speak_again()
         await house.has_status(W1, WorkerStatus.IDLE)
 
 
@@ -288,36 +288,18 @@ async def test_node_that_keeps_its_process_from_answering_for_less_than_a_lease_
 # Lines that go dead
 
 
-class MendableRelay(Relay):
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def revive(self) -> None:
-        """What was held up gets through now."""
-        self._open.set()
-
-
 @asynccontextmanager
 async def cut_off(
     script: Callable[[ScriptedWorker, str], Any],
-) -> AsyncIterator[tuple[ScriptedWorker, MendableRelay]]:
+) -> AsyncIterator[tuple[ScriptedWorker, LineProxy]]:
     """A worker behind a line that can go dead without a word."""
     async with playing(script) as worker:
         worker.obeys_interrupts = True
-        relay = MendableRelay(int(worker.url.rpartition(":")[2]))
-        listener = await asyncio.start_server(relay.connected, "127.0.0.1", 0)
-        relay.port = listener.sockets[0].getsockname()[1]
-        try:
-            yield worker, relay
-        finally:
-            relay.revive()
-            listener.close()
-            await relay.close()
-            await listener.wait_closed()
+        async with proxy_to(int(worker.url.rpartition(":")[2])) as line:
+            yield worker, line
 
 
-async def on_cut_off_worker(house: House, worker: ScriptedWorker, relay: MendableRelay) -> None:
+async def on_cut_off_worker(house: House, worker: ScriptedWorker, relay: LineProxy) -> None:
     worker.is_serial = True
     await house.add(worker, url=relay.url)
     await house.has_status(W1, WorkerStatus.IDLE)
@@ -329,14 +311,14 @@ async def test_jobs_of_a_worker_behind_a_dead_line_end_elsewhere_and_are_stopped
     async with cut_off(begins) as (worker, relay), playing(succeed) as other:
         await on_cut_off_worker(house, worker, relay)
         running, waiting = await running_and_waiting(house)
-        relay.go_dead()
+        relay.fall_silent()
         await house.add(other, "w2")
         for job_id in (waiting, running):
             job = await ended_once(house, job_id)
             assert (job.state, job.worker_id, job.retries) == (JobState.COMPLETED, "w2", 0)
             assert job.runs_alone, "nobody knows which of them ran"
         assert not worker.stopped
-        relay.revive()
+        relay.speak_again()
         await house.has_status(W1, WorkerStatus.IDLE)
         first, second = worker.submitted
         assert first in worker.stopped
@@ -351,10 +333,10 @@ async def test_line_that_is_dead_for_less_than_a_lease_costs_the_running_job_not
     async with cut_off(begins) as (worker, relay):
         await on_cut_off_worker(house, worker, relay)
         running, waiting = await running_and_waiting(house)
-        relay.go_dead()
+        relay.fall_silent()
         await house.in_state(waiting, JobState.QUEUED)
         worker.succeed(worker.submitted[0], "a.png")  # the worker itself has gone on
-        relay.revive()
+        relay.speak_again()
         job = await ended_once(house, running)
         assert (job.state, job.attempts, job.retries) == (JobState.COMPLETED, 1, 0)
         await house.until(lambda: len(worker.submitted) == 3)
@@ -370,7 +352,7 @@ async def test_job_that_is_being_handed_over_when_the_line_goes_dead_does_not_wa
         running = await house.submit(expected=100)
         held = house.fleet.find(W1).attempts.workload.held
         await house.until(lambda: [each for each in held.values() if each.session.has_begun])
-        relay.go_dead()
+        relay.fall_silent()
         waiting = await house.submit(expected=1)
         await house.until(lambda: len(held) == 2)
         assert await seconds_until_queued(house, waiting) < LEASE, "a submission may take 30 s"
@@ -385,7 +367,7 @@ async def test_job_alone_on_a_worker_that_falls_silent_counts_though_it_was_not_
         await on_cut_off_worker(house, worker, relay)
         job_id = await house.submit()
         await house.until(lambda: worker.submitted)
-        relay.go_dead()
+        relay.fall_silent()
         await house.has_status(W1, WorkerStatus.UNHEALTHY)
         assert not await is_queued(house, job_id)
         await house.in_state(job_id, JobState.QUEUED)

@@ -14,6 +14,7 @@ import asyncssh
 import pytest
 
 from comfyrail.errors import DriverRefused, WorkerError, WorkerUnreachable
+from comfyrail.faultlab.proxy import proxy_to
 from comfyrail.fleet.comfyui.client import ComfyClient
 from comfyrail.fleet.drivers.interface import HostContext
 from comfyrail.fleet.drivers.readiness import answers_like_comfyui
@@ -25,7 +26,6 @@ from tests.fleet.drivers.checkout import make_checkout
 from tests.fleet.drivers.foreign_worker import foreign_worker
 from tests.fleet.drivers.picture_job import run_a_picture
 from tests.fleet.drivers.process_state import is_running
-from tests.fleet.drivers.relay import relay_to
 from tests.fleet.drivers.setting import host_context
 from tests.fleet.drivers.ssh_server import SshServer, ssh_server
 from tests.fleet.drivers.ssh_setting import tunnel_config
@@ -147,13 +147,13 @@ async def test_a_line_that_goes_dead_without_a_word_is_noticed_and_made_again(
 ) -> None:
     async with remote_machine(tmp_path) as remote:
         key = remote.server.known_hosts.read_text().partition(" ")[2]
-        async with relay_to(remote.server.port) as first, relay_to(remote.server.port) as second:
+        async with proxy_to(remote.server.port) as first, proxy_to(remote.server.port) as second:
             for relay in (first, second):
                 with remote.server.known_hosts.open("a") as file:
                     file.write(f"[127.0.0.1]:{relay.port} {key}")
             host = remote.host(port=first.port, keepalive=0.05, grace_seconds=0)
             await host.start()
-            first.go_dead()
+            first.fall_silent()
             async with asyncio.timeout(20):
                 assert "was lost" in await host.wait_ended()
             await host.release()
