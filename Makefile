@@ -22,7 +22,7 @@ run: $(INSTALLED) ## Start the server on http://127.0.0.1:8080 and run an exampl
 	@$(BIN)/python scripts/demo.py
 
 test: $(INSTALLED) ## Run every test that a fresh machine can run
-	$(BIN)/python -m pytest -m 'not comfyui' -n 2 --dist loadfile
+	$(BIN)/python scripts/run_tests.py
 
 check: $(INSTALLED) ## Lint, format, types, import rule
 	$(BIN)/ruff check .

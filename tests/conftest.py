@@ -1,17 +1,23 @@
 """Shared fixtures."""
 
+import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 from hypothesis import settings
 
+from tests.loops import PatientLoop
 from tests.processes import Comfyrail, server
 
 # The same examples every time: a run says something about the change, not about its luck. To search
 # for new ones: TEST_NEW_EXAMPLES=1.
 settings.register_profile("same", derandomize=not os.environ.get("TEST_NEW_EXAMPLES"))
 settings.load_profile("same")
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"patient": PatientLoop}
 
 
 @pytest.fixture(scope="session")

@@ -143,7 +143,7 @@ async def test_job_without_memory_is_tried_twice_more_with_a_smaller_need(house:
             RecoveryKind.LESS_MEMORY,
             None,
         ]
-        assert len(worker.freed) == 3
+        await house.until(lambda: len(worker.freed) == 3)
 
 
 async def test_job_that_ran_too_long_gets_half_as_much_time_again_once(house: House) -> None:

@@ -20,6 +20,7 @@ class LineProxy:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._delay = 0.0
+        self._is_closed = False
         self._lines: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
 
@@ -43,11 +44,17 @@ class LineProxy:
         """Every piece takes so long; 0 is as fast as it goes."""
         self._delay = seconds
 
-    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            self._lines.add(task)
-            task.add_done_callback(self._lines.discard)
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Not a coroutine: a connection taken while the line closes would never be known."""
+        if self._is_closed:
+            _reset(writer)
+            return
+        task = asyncio.create_task(self._serve(reader, writer), name="line")
+        self._lines.add(task)
+        self._writers.add(writer)
+        task.add_done_callback(self._lines.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with self._closing(writer):
             await self._flowing.wait()
             try:
@@ -61,6 +68,7 @@ class LineProxy:
                 await self._carry_both(reader, writer, far_reader, far_writer)
 
     async def close(self) -> None:
+        self._is_closed = True
         self.drop()
         for task in tuple(self._lines):
             task.cancel()
