@@ -19,13 +19,15 @@ def main() -> int:
     first = _pytest(*BESIDE_OTHERS, *sys.argv[1:])
     if first != TESTS_FAILED:
         return first
-    print("\n=== Once more, alone: what fails again is broken, the rest is unsteady ===", flush=True)
+    print(
+        "\n=== Once more, alone: what fails again is broken, the rest is unsteady ===", flush=True
+    )
     return _pytest(*ALONE, "--maxfail", str(MOST_UNSTEADY))
 
 
 def _pytest(*options: str) -> int:
     command = (sys.executable, "-m", "pytest", *options)
-    return subprocess.run(command, check=False).returncode  # noqa: S603 - our own words
+    return subprocess.run(command, check=False).returncode
 
 
 if __name__ == "__main__":
