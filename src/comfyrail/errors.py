@@ -6,7 +6,10 @@ ComfyrailError
 │   ├── PayloadTooLarge
 │   ├── UnsupportedMediaType
 │   ├── RangeNotSatisfiable
-│   ├── ForbiddenOrigin
+│   ├── Unauthorized              nobody knows who the caller is
+│   ├── Forbidden                 the caller is known and may not
+│   │   └── ForbiddenOrigin       a page of another site, or an address that is blocked
+│   ├── TooManyRequests           a rate or a quota is used up
 │   ├── NotFound                  of a job, an output, a worker, a node type, the library
 │   ├── Conflict                  the thing is not in a state that allows this
 │   ├── IdempotencyMismatch       one key for two different requests
@@ -82,8 +85,21 @@ class UnsupportedMediaType(RequestError):
     code = "UNSUPPORTED_MEDIA_TYPE"
 
 
-class ForbiddenOrigin(RequestError):
+class Unauthorized(RequestError):
+    code = "UNAUTHORIZED"
+
+
+class Forbidden(RequestError):
+    code = "FORBIDDEN"
+
+
+class ForbiddenOrigin(Forbidden):
     code = "FORBIDDEN_ORIGIN"
+
+
+class TooManyRequests(RequestError):
+    category: Category = "resource"
+    code = "RATE_LIMITED"
 
 
 class RangeNotSatisfiable(RequestError):

@@ -9,6 +9,7 @@ import pytest
 from comfyrail.errors import StoreUnavailable
 from comfyrail.jobs.batches import Grid
 from comfyrail.jobs.states import JobState
+from comfyrail.store.interface import JobFilter
 from comfyrail.store.sqlite import batch_operations
 from tests.batches.parts import ALICE, CHUNK, Parts, open_parts
 
@@ -35,7 +36,7 @@ async def test_batch_that_was_not_stored_whole_is_gone_after_a_crash(tmp_path: P
     async with open_parts(tmp_path) as parts:
         assert (await parts.batches.page(ALICE, None, 10))[0] == []
         assert (await parts.store.count_jobs())[JobState.QUEUED] == 0
-        assert (await parts.store.list_jobs(ALICE.tenant, None, None, 10)).jobs == []
+        assert (await parts.store.list_jobs(ALICE.tenant, JobFilter(), None, 10)).jobs == []
         assert await startable(parts) == 0
 
 

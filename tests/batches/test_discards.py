@@ -11,6 +11,7 @@ import pytest
 from comfyrail.errors import StorageFull, StoreUnavailable
 from comfyrail.ids import BatchId
 from comfyrail.jobs.batches import BatchJob, Grid, NewBatch
+from comfyrail.store.interface import JobFilter
 from comfyrail.store.sqlite.database import DATABASE_NAME, connect
 from tests.batches.parts import ALICE, CHUNK, Parts, open_parts
 from tests.mounts import fill, small_disk
@@ -61,7 +62,7 @@ async def test_batch_refused_half_way_is_unseen_and_removed_as_soon_as_that_is_p
     await refuse_half_way(parts, other)
     assert stored(tmp_path) == CHUNK
     store = parts.store
-    assert (await store.list_jobs(ALICE.tenant, None, None, 10)).jobs == []
+    assert (await store.list_jobs(ALICE.tenant, JobFilter(), None, 10)).jobs == []
     assert (await store.list_batches(ALICE.tenant, None, 10)).batches == []
     assert (await store.queue_totals()).scheduled == 0
     assert set((await store.count_jobs()).values()) == {0}
@@ -121,6 +122,6 @@ async def test_batch_that_a_full_disk_refuses_gives_its_room_back(tmp_path: Path
             with pytest.raises(StorageFull):
                 await parts.submit(Grid({"1.color": list(range(2000))}))
             assert stored(disk) > 0
-            assert (await parts.store.list_jobs(ALICE.tenant, None, None, 10)).jobs == []
+            assert (await parts.store.list_jobs(ALICE.tenant, JobFilter(), None, 10)).jobs == []
             filler.unlink()
             await until_stored(disk, 0)

@@ -11,6 +11,7 @@ from comfyrail.clock import Instant, after
 from comfyrail.ids import BatchId, JobId
 from comfyrail.jobs.batches import BatchItem, BatchKind, Grid, NewBatch, WorkflowSource
 from comfyrail.jobs.job import Job
+from comfyrail.store.interface import JobFilter
 from comfyrail.store.sqlite import batch_operations
 from comfyrail.store.sqlite.writer import Transaction
 from comfyrail.usecases.batch_jobs import BatchBase
@@ -46,7 +47,7 @@ def slow_store(monkeypatch: pytest.MonkeyPatch, clock: LateClock) -> None:
 
 
 async def all_jobs(parts: Parts) -> list[Job]:
-    page = await parts.store.list_jobs(ALICE.tenant, None, None, 1000)
+    page = await parts.store.list_jobs(ALICE.tenant, JobFilter(), None, 1000)
     return sorted(page.jobs, key=lambda job: job.batch_index or 0)
 
 

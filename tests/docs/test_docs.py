@@ -11,11 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 import typer
-from starlette.routing import WebSocketRoute
 
 from comfyrail import errors
-from comfyrail.api import contract, library_contract, streams
-from comfyrail.api.openapi import OPERATIONS
+from comfyrail.api import contract, library_contract
+from comfyrail.api.surfaces import OPERATIONS
 from comfyrail.bootstrap.settings import Settings
 from comfyrail.cli.main import app
 from comfyrail.engine.builtin import builtin_registry
@@ -31,6 +30,7 @@ SOURCES = ROOT / "src" / "comfyrail"
 REFERENCE = ROOT / "docs" / "reference"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
+SWITCHED_PROTOCOLS = 101
 CODE = re.compile(r"[A-Z]+(_[A-Z]+)*")
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
@@ -60,17 +60,18 @@ def first_cells(text: str) -> dict[str, str]:
 
 
 def routes() -> set[str]:
-    found = {f"{method.upper()} {path}" for method, path in OPERATIONS}
-    sockets = [route for route in streams.router.routes if isinstance(route, WebSocketRoute)]
-    assert sockets
-    return found | {f"WS {route.path}" for route in sockets}
+    return {
+        f"{'WS' if operation.status == SWITCHED_PROTOCOLS else method.upper()} {path}"
+        for (method, path), operation in OPERATIONS.items()
+    }
 
 
 def test_every_route_has_a_section_in_the_api_reference() -> None:
     described = {
         heading
-        for heading in headings(REFERENCE / "api.md")
-        if re.match(r"(GET|POST|PUT|PATCH|DELETE|WS) /", heading)
+        for page in REFERENCE.glob("api*.md")
+        for heading in headings(page)
+        if re.match(r"(GET|HEAD|POST|PUT|PATCH|DELETE|WS) /", heading)
     }
     assert described == routes()
 

@@ -9,7 +9,7 @@ from comfyrail.fleet.workload import PrefetchRules
 from comfyrail.ids import WorkerId
 from comfyrail.jobs.states import JobState
 from comfyrail.scheduling.scheduler import Scheduler
-from comfyrail.store.interface import WorkerRecord
+from comfyrail.store.interface import JobFilter, WorkerRecord
 from comfyrail.usecases.shutdown import Shutdown
 from tests.fleet.house import TENANT, House, open_house, playing
 from tests.fleet.scripted_worker import ScriptedWorker
@@ -52,7 +52,7 @@ def shutdown_of(house: House) -> Shutdown:
 
 
 async def states(house: House) -> Counter[JobState]:
-    page = await house.store.list_jobs(TENANT, None, None, 10)
+    page = await house.store.list_jobs(TENANT, JobFilter(), None, 10)
     assert all(job.retries == 0 for job in page.jobs)
     return Counter(job.state for job in page.jobs)
 

@@ -33,7 +33,7 @@ from comfyrail.jobs.outcome import Cancelled, Completed, Failed, Lost
 from comfyrail.jobs.priority import standing_of
 from comfyrail.jobs.queue import QueuedJob, QueuePlace
 from comfyrail.jobs.states import JobState
-from comfyrail.store.interface import Assignment, Store, WorkerRecord
+from comfyrail.store.interface import Assignment, JobFilter, Store, WorkerRecord
 from comfyrail.store.signals import QUEUE, cancel_topic, job_topic
 from comfyrail.store.sqlite.store import open_sqlite_store
 
@@ -162,7 +162,7 @@ async def test_job_of_another_tenant_does_not_exist(store: Store, clock: ManualC
     ):
         with pytest.raises(JobNotFound):
             await look
-    assert (await store.list_jobs(stranger, None, None, 10)).jobs == []
+    assert (await store.list_jobs(stranger, JobFilter(), None, 10)).jobs == []
 
 
 async def test_job_is_started_once_however_often_it_is_assigned(
@@ -348,13 +348,13 @@ async def test_pages_go_through_all_jobs_newest_first(store: Store, clock: Manua
     seen: list[JobId] = []
     cursor = None
     while True:
-        page = await store.list_jobs(TENANT, None, cursor, 3)
+        page = await store.list_jobs(TENANT, JobFilter(), cursor, 3)
         seen += [job.id for job in page.jobs]
         cursor = page.next_cursor
         if cursor is None:
             break
     assert seen == sorted((job.id for job in jobs), reverse=True)
-    page = await store.list_jobs(TENANT, JobState.PROCESSING, None, 10)
+    page = await store.list_jobs(TENANT, JobFilter(JobState.PROCESSING), None, 10)
     assert [job.id for job in page.jobs] == [jobs[3].id]
     assert await store.count_jobs() == {JobState.QUEUED: 6, JobState.PROCESSING: 1}
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from comfyrail.access.permissions import ALL, Permission
 from comfyrail.ids import TenantId
 from comfyrail.jobs.priority import DEFAULT_TIER
 
@@ -10,7 +11,17 @@ from comfyrail.jobs.priority import DEFAULT_TIER
 class Principal:
     tenant: TenantId
     tier: str = DEFAULT_TIER
+    permissions: frozenset[Permission] = ALL
+    user_id: str = ""
+    """Who it is in the audit log; "" where nobody in particular acts."""
+    key_id: str | None = None
+    """The API key that it came with."""
+    is_limited: bool = False
+    """Its tier's rates, concurrency and quotas count; not for the local user."""
+
+    def may(self, permission: Permission) -> bool:
+        return permission in self.permissions
 
 
-LOCAL_USER = Principal(TenantId("local"))
+LOCAL_USER = Principal(TenantId("local"), user_id="local")
 """The single user of a server with access switched off, which listens on loopback only."""

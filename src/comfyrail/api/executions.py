@@ -9,6 +9,7 @@ from fastapi.responses import FileResponse
 from starlette.requests import Request
 from starlette.responses import Response
 
+from comfyrail.access.permissions import Permission
 from comfyrail.api.check_contract import fix_bodies, given_text
 from comfyrail.api.contract import (
     ChangeRequest,
@@ -31,6 +32,7 @@ from comfyrail.api.services import principal_of, services_of
 from comfyrail.errors import MalformedRequest, RangeNotSatisfiable
 from comfyrail.ids import JobId, OutputId
 from comfyrail.jobs.states import JobState
+from comfyrail.store.interface import JobFilter
 from comfyrail.usecases.checks import WorkflowRequest
 from comfyrail.usecases.submit import Submission
 
@@ -106,9 +108,9 @@ async def change_execution(request: Request) -> Response:
 
 
 HOT_PATHS = (
-    HotPath(EXECUTE, "POST", execute),
-    HotPath(EXECUTION, "GET", show_execution),
-    HotPath(EXECUTION, "PATCH", change_execution),
+    HotPath(EXECUTE, "POST", execute, Permission.JOBS_WRITE),
+    HotPath(EXECUTION, "GET", show_execution, Permission.JOBS_READ),
+    HotPath(EXECUTION, "PATCH", change_execution, Permission.JOBS_WRITE),
 )
 
 
@@ -121,7 +123,9 @@ async def list_executions(
 ) -> Response:
     """Newest first. Pass `next_cursor` back as `cursor` to go on."""
     after = JobId(cursor) if cursor else None
-    page = await services_of(request).jobs.page(principal_of(request), status, after, limit)
+    page = await services_of(request).jobs.page(
+        principal_of(request), JobFilter(status), after, limit
+    )
     return json_response(
         ExecutionList(
             executions=[execution_body(job) for job in page.jobs], next_cursor=page.next_cursor

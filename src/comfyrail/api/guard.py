@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from comfyrail.access.principal import LOCAL_USER
 from comfyrail.api.errors import broken_off, error_response, internal_error
 from comfyrail.errors import ForbiddenOrigin
 from comfyrail.ids import new_request_id
@@ -38,10 +39,11 @@ class Guard:
         host, origin, given = _origin_headers(scope)
         request_id = given if _REQUEST_ID.fullmatch(given) else new_request_id()
         scope["request_id"] = request_id
+        scope["principal"] = LOCAL_USER
         reply = _Reply(send, request_id, is_begun=scope["type"] == "websocket")
         refusal = refuse_foreign(host, origin)
         if refusal is not None:
-            await error_response(refusal, request_id)(scope, receive, reply.send)
+            await error_response(refusal, scope)(scope, receive, reply.send)
             return
         try:
             await self._app(scope, receive, reply.send)
@@ -49,13 +51,13 @@ class Guard:
         except asyncio.CancelledError:
             # Only a server that stops does this, when it has waited long enough.
             if not reply.is_begun:
-                await broken_off(request_id)(scope, receive, reply.send)
+                await broken_off(scope)(scope, receive, reply.send)
             raise
         except Exception:
             log.exception("request_failed", request_id=request_id, path=scope["path"])
             if reply.is_begun:
                 raise
-            await internal_error(request_id)(scope, receive, reply.send)
+            await internal_error(scope)(scope, receive, reply.send)
 
 
 class _Reply:

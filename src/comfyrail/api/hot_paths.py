@@ -12,7 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from comfyrail.api.errors import error_response, request_id_of, route_error
+from comfyrail.access.permissions import Permission
+from comfyrail.api.errors import error_response, route_error
+from comfyrail.api.permission_check import check_permission
 from comfyrail.errors import ComfyrailError
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -25,6 +27,7 @@ class HotPath:
     path: str
     method: str
     handler: Handler
+    permission: Permission
 
     @property
     def prefix(self) -> str:
@@ -56,7 +59,7 @@ class HotPaths:
         try:
             response = await self._answer(found, request)
         except ComfyrailError as error:
-            response = error_response(error, request_id_of(request))
+            response = error_response(error, scope)
         await response(scope, receive, send)
 
     def _find(self, scope: Scope) -> list[HotPath] | None:
@@ -74,5 +77,6 @@ class HotPaths:
         method = "GET" if request.method == "HEAD" else request.method
         for hot in group:
             if hot.method == method:
+                check_permission(request.scope, hot.permission)
                 return await hot.handler(request)
         return route_error(request, 405, {"Allow": ", ".join(hot.method for hot in group)})

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection
 
-from comfyrail.access.principal import LOCAL_USER, Principal
+from comfyrail.access.principal import Principal
+from comfyrail.store.interface import Store
 from comfyrail.usecases.batches import Batches
 from comfyrail.usecases.convert import ConvertWorkflow
 from comfyrail.usecases.figures import Figures
@@ -35,6 +36,7 @@ class Services:
     library: Library
     check_readiness: CheckReadiness
     shutdown: Shutdown
+    replies: Store
 
 
 def services_of(connection: HTTPConnection) -> Services:
@@ -42,6 +44,7 @@ def services_of(connection: HTTPConnection) -> Services:
     return services
 
 
-def principal_of(_connection: HTTPConnection) -> Principal:
-    """The caller. Access is off: the server listens on loopback only, for one local user."""
-    return LOCAL_USER
+def principal_of(connection: HTTPConnection) -> Principal:
+    """The caller, as the gate has found out. Only for routes that ask for a permission."""
+    principal: Principal = connection.scope["principal"]
+    return principal

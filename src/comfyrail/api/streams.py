@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from comfyrail.api.contract import event_body, execution_body
-from comfyrail.api.errors import error_body, error_response, request_id_of
+from comfyrail.api.errors import error_body, error_response
 from comfyrail.api.executions import EXECUTION
 from comfyrail.api.messages import encode
 from comfyrail.api.services import principal_of, services_of
@@ -56,7 +56,7 @@ async def socket_events(socket: WebSocket, execution_id: str, after: str | None 
         number = None if after is None else _event_number(after)
         status = await jobs.status(principal, job_id)
     except ComfyrailError as error:
-        await socket.send_denial_response(error_response(error, request_id_of(socket)))
+        await socket.send_denial_response(error_response(error, socket.scope))
         return
     await socket.accept()
     state = {"type": "state", "data": execution_body(status.job, status)}

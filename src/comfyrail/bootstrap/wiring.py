@@ -156,6 +156,7 @@ async def running_server(settings: Settings) -> AsyncIterator[Services]:
                 store, fleet, workforce.pools, (shutdown.refuse, storage.refuse_new_work)
             ),
             shutdown=shutdown,
+            replies=store,
         )
 
 

@@ -14,6 +14,20 @@ from comfyrail.jobs.states import AttemptState, JobState
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Through which door a job came, and what that door must remember of it."""
+
+    surface: str = "v1"
+    key: str | None = None
+    """What its jobs are found by there: ComfyUI's client id, a run's connection."""
+    data: bytes | None = None
+    """JSON that only that surface reads."""
+
+
+OWN_DOOR = Origin()
+
+
+@dataclass(frozen=True, slots=True)
 class NewJob:
     """A checked submission, ready to be stored. `prompt` is the graph in ComfyUI's API format, as
     JSON: encoded where it was checked, not in the one thread that writes.
@@ -40,6 +54,7 @@ class NewJob:
     """Seconds that it may wait from when it could first start; None: as long as it takes."""
     idempotency: "IdempotencyKey | None" = None
     batch: "BatchPlace | None" = None
+    origin: Origin = OWN_DOOR
 
     @property
     def rank(self) -> int:
@@ -108,6 +123,8 @@ class Job:
     """Its last attempts, so many in a row, went back to the queue before they began."""
     runs_alone: bool = False
     """It may be what a worker ended of: it has a worker to itself."""
+    surface: str = "v1"
+    origin_key: str | None = None
 
     @property
     def is_held(self) -> bool:

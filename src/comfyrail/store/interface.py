@@ -15,6 +15,7 @@ from comfyrail.jobs.job import (
     IdempotencyKey,
     Job,
     NewJob,
+    Origin,
     Output,
     Progress,
     Usage,
@@ -98,6 +99,38 @@ class Enqueued:
     """None for one that is held back for later, and for a replay."""
     is_replay: bool = False
     state: JobState = JobState.QUEUED
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs a list shows; None: whatever it is. `origin_key` only with `surface`."""
+
+    state: JobState | None = None
+    surface: str | None = None
+    origin_key: str | None = None
+    submitted_from: Instant | None = None
+    submitted_before: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptReply:
+    """The answer to an earlier request with the same idempotency key."""
+
+    fingerprint: str
+    status: int
+    headers: Sequence[tuple[str, str]]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    name: str
+    version: int
+    size: int
+    created_at: Instant
+    modified_at: Instant
+    content: bytes = b""
+    """Empty in lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +222,7 @@ class Store(Protocol):
         ...
 
     async def list_jobs(
-        self, tenant: TenantId, state: JobState | None, after: JobId | None, limit: int
+        self, tenant: TenantId, where: JobFilter, after: JobId | None, limit: int
     ) -> JobPage:
         """Newest first."""
         ...
@@ -204,6 +237,10 @@ class Store(Protocol):
 
     async def prompt_of(self, tenant: TenantId, job_id: JobId) -> bytes:
         """The job's graph in ComfyUI's API format, as JSON. Raises JobNotFound."""
+        ...
+
+    async def origin_of(self, tenant: TenantId, job_id: JobId) -> Origin:
+        """Through which door it came. Raises JobNotFound."""
         ...
 
     async def needs_of(self, job_id: JobId) -> JobNeeds:
@@ -391,6 +428,42 @@ class Store(Protocol):
     async def list_catalogs(self) -> Mapping[str, bytes]:
         """All remembered catalogs by fingerprint."""
         ...
+
+    # Answers under idempotency keys
+
+    async def claim_reply(self, tenant: TenantId, key: str, owner: str) -> KeptReply | None:
+        """The kept answer under a key; None: the key is the caller's now, until `save_reply` or
+        `release_reply`. Raises Conflict while another request under it is under way.
+        """
+        ...
+
+    async def save_reply(self, tenant: TenantId, key: str, owner: str, reply: KeptReply) -> None:
+        """Keep the answer for a day."""
+        ...
+
+    async def release_reply(self, tenant: TenantId, key: str, owner: str) -> None:
+        """The request came to nothing: the key may be used again."""
+        ...
+
+    # Documents: small texts of a tenant by area and name
+
+    async def get_document(self, tenant: TenantId, area: str, name: str) -> Document | None: ...
+
+    async def list_documents(
+        self, tenant: TenantId, area: str, prefix: str = "", after: str = "", limit: int = 1000
+    ) -> Sequence[Document]:
+        """Without their content, by name."""
+        ...
+
+    async def put_document(
+        self, tenant: TenantId, area: str, name: str, content: bytes, version: int | None = None
+    ) -> int:
+        """Keep it, and say which version it is now. Raises Conflict where `version` is given and is
+        not the one that is there (0: there is none).
+        """
+        ...
+
+    async def delete_document(self, tenant: TenantId, area: str, name: str) -> bool: ...
 
     # Batches
 

@@ -20,7 +20,8 @@ from comfyrail.jobs.outcome import RETRYING
 from comfyrail.jobs.states import JobState
 from comfyrail.notifications.streams import follow_events
 from comfyrail.planning.duration import remaining_seconds
-from comfyrail.store.interface import JobPage, Store
+from comfyrail.store.interface import JobFilter, JobPage, Store
+from comfyrail.store.signals import job_topic
 from comfyrail.usecases.standing import Standings
 from comfyrail.usecases.submit import check_priority
 from comfyrail.usecases.waits import WaitForecast
@@ -72,10 +73,26 @@ class Jobs:
         job = await self._store.get_job(principal.tenant, job_id)
         return await self._describe(principal, job)
 
+    async def wait(
+        self, principal: Principal, job_id: JobId, seconds: float, after: int | None = None
+    ) -> JobStatus:
+        """The status as soon as the job has ended or, with `after`, as soon as it has an event with
+        a larger number; as it is when so many seconds have passed.
+        """
+        end = self._clock.monotonic() + seconds
+        with self._store.signals.subscribe(job_topic(job_id)) as news:
+            while True:
+                job = await self._store.get_job(principal.tenant, job_id)
+                is_news = after is not None and job.last_event > after
+                left = end - self._clock.monotonic()
+                if is_news or job.state.is_final or left <= 0:
+                    return await self._describe(principal, job)
+                await news.wait(left)
+
     async def page(
-        self, principal: Principal, state: JobState | None, after: JobId | None, limit: int
+        self, principal: Principal, where: JobFilter, after: JobId | None, limit: int
     ) -> JobPage:
-        return await self._store.list_jobs(principal.tenant, state, after, limit)
+        return await self._store.list_jobs(principal.tenant, where, after, limit)
 
     async def cancel(self, principal: Principal, job_id: JobId) -> JobStatus:
         """Stop a job, queued or running. Raises Conflict when it has ended in another way."""

@@ -11,7 +11,7 @@ from comfyrail.clock import Clock, Instant, after
 from comfyrail.engine.options import LONGEST_CHECKPOINT_NAME, RunOptions, read_run_options
 from comfyrail.errors import ConfigurationError, MalformedRequest
 from comfyrail.ids import JobId, new_job_id
-from comfyrail.jobs.job import BatchPlace, IdempotencyKey, NewJob
+from comfyrail.jobs.job import OWN_DOOR, BatchPlace, IdempotencyKey, NewJob, Origin
 from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.priority import DEFAULT_PRIORITY, HIGHEST_PRIORITY, LOWEST_PRIORITY
 from comfyrail.jobs.recovery import MAXIMUM_RETRIES, MOST_RETRIES
@@ -53,6 +53,7 @@ class Submission:
     """It may wait for quiet times."""
     idempotency: IdempotencyKey | None = None
     batch: BatchPlace | None = None
+    origin: Origin = OWN_DOOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,7 @@ class SubmitWorkflow:
             max_retries=self._retries(submission),
             idempotency=submission.idempotency,
             batch=submission.batch,
+            origin=submission.origin,
         )
         return Prepared(job, checked.examination.fixes)
 

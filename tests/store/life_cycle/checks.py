@@ -10,7 +10,7 @@ from comfyrail.jobs.job import AttemptRecord, Job, Output
 from comfyrail.jobs.priority import QueueClass
 from comfyrail.jobs.queue import Lane, QueuePlace, QueueTotals
 from comfyrail.jobs.states import JobState
-from comfyrail.store.interface import Store
+from comfyrail.store.interface import JobFilter, Store
 from tests.store.life_cycle.model import Model, ModelJob
 from tests.store.life_cycle.observed import Observation
 
@@ -29,7 +29,7 @@ class Said:
 
 
 async def ask_all(store: Store, tenants: tuple[TenantId, ...], job_ids: list[JobId]) -> Said:
-    pages = [await store.list_jobs(tenant, None, None, MANY) for tenant in tenants]
+    pages = [await store.list_jobs(tenant, JobFilter(), None, MANY) for tenant in tenants]
     return Said(
         {job.id: job for page in pages for job in page.jobs},
         list(await store.queue_lanes(MANY, MANY)),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from comfyrail.clock import Clock, Instant, after
 from comfyrail.errors import Conflict, JobNotFound
 from comfyrail.ids import JobId, TenantId, first_id_at
-from comfyrail.jobs.job import IdempotencyKey, Job
+from comfyrail.jobs.job import IdempotencyKey, Job, Origin
 from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.priority import QueueClass, Standing
 from comfyrail.jobs.queue import Backlog, LaneKey, QueuePlace, QueueState, QueueTotals
@@ -78,6 +78,14 @@ class QueueOperations:
             job_of(snapshot, tenant, job_id)
             row = snapshot.one("get_prompt", job_id=job_id)
             return row["prompt"] if row else b"{}"
+
+        return await self._readers.read(read)
+
+    async def origin_of(self, tenant: TenantId, job_id: JobId) -> Origin:
+        def read(snapshot: Snapshot) -> Origin:
+            job = job_of(snapshot, tenant, job_id)
+            row = snapshot.one("get_origin", job_id=job_id)
+            return Origin(job.surface, job.origin_key, row["origin"] if row else None)
 
         return await self._readers.read(read)
 

@@ -55,6 +55,8 @@ def read_job(row: sqlite3.Row) -> Job:
         held_until=row["held_until"],
         bounces=row["bounces"],
         runs_alone=bool(row["runs_alone"]),
+        surface=row["surface"],
+        origin_key=row["origin_key"],
         last_event=row["last_event"],
     )
 

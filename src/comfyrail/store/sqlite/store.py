@@ -18,6 +18,7 @@ from comfyrail.store.interface import (
     DEFAULT_LEASE_SECONDS,
     Assignment,
     Enqueued,
+    JobFilter,
     JobPage,
     WorkerRecord,
 )
@@ -26,9 +27,11 @@ from comfyrail.store.sqlite import transitions
 from comfyrail.store.sqlite.batch_operations import BatchOperations
 from comfyrail.store.sqlite.blob_operations import BlobOperations
 from comfyrail.store.sqlite.database import connect, lock_folder, migrate
+from comfyrail.store.sqlite.document_operations import DocumentOperations
 from comfyrail.store.sqlite.queue_figures import QueueFigures
 from comfyrail.store.sqlite.queue_operations import QueueOperations, job_of
 from comfyrail.store.sqlite.readers import Readers, Snapshot
+from comfyrail.store.sqlite.reply_operations import ReplyOperations
 from comfyrail.store.sqlite.rows import (
     encode,
     read_attempt_record,
@@ -40,7 +43,9 @@ from comfyrail.store.sqlite.rows import (
 from comfyrail.store.sqlite.writer import Transaction, Writer
 
 
-class SqliteStore(QueueOperations, BatchOperations, BlobOperations):
+class SqliteStore(
+    QueueOperations, BatchOperations, BlobOperations, ReplyOperations, DocumentOperations
+):
     """See comfyrail.store.interface.Store. Made by `open_sqlite_store`."""
 
     def __init__(self, folder: Path, clock: Clock, retries: RetryRules) -> None:
@@ -94,12 +99,26 @@ class SqliteStore(QueueOperations, BatchOperations, BlobOperations):
         )
 
     async def list_jobs(
-        self, tenant: TenantId, state: JobState | None, after: JobId | None, limit: int
+        self, tenant: TenantId, where: JobFilter, after: JobId | None, limit: int
     ) -> JobPage:
-        values: dict[str, Any] = {"tenant": tenant, "after": after, "limit": limit + 1}
-        if state is not None:
-            values["state"] = state
-        query = "list_jobs" if state is None else "list_jobs_by_state"
+        values: dict[str, Any] = {
+            "tenant": tenant,
+            "after": after,
+            "limit": limit + 1,
+            "submitted_from": where.submitted_from,
+            "submitted_before": where.submitted_before,
+        }
+        query = "list_jobs"
+        if where.surface is not None:
+            query = "list_jobs_of_surface"
+            values |= {
+                "surface": where.surface,
+                "origin_key": where.origin_key,
+                "state": where.state,
+            }
+        elif where.state is not None:
+            query = "list_jobs_by_state"
+            values["state"] = where.state
         rows = await self._readers.read(lambda snapshot: snapshot.all(query, **values))
         jobs = [self.shown(read_job(row)) for row in rows[:limit]]
         return JobPage(jobs, jobs[-1].id if len(rows) > limit else None)
@@ -351,6 +370,7 @@ async def open_sqlite_store(
     try:
         await store.release_dead_owners(lease_seconds)
         await store.cap_retries()
+        await store.release_replies()
         await store.remove_half_made_batches()
         await store.load_figures()
     except BaseException:

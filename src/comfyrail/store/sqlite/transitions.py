@@ -67,12 +67,15 @@ def enqueue(tx: Transaction, job: NewJob) -> Enqueued:
         submitted_at=job.submitted_at,
         total_nodes=job.node_count,
         max_retries=job.max_retries,
+        surface=job.origin.surface,
+        origin_key=job.origin.key,
     )
     tx.run(
         "insert_prompt",
         job_id=job.id,
         prompt=job.prompt,
         execution_config=job.execution_config,
+        origin=job.origin.data,
     )
     if job.idempotency is not None:
         tx.run(

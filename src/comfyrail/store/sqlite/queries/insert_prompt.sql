@@ -1,2 +1,2 @@
-INSERT INTO job_prompts (job_id, prompt, execution_config)
-VALUES (:job_id, :prompt, :execution_config);
+INSERT INTO job_prompts (job_id, prompt, execution_config, origin)
+VALUES (:job_id, :prompt, :execution_config, :origin);

@@ -1,6 +1,8 @@
 -- Nobody knows of a batch that is filling.
 SELECT * FROM jobs
 WHERE tenant = :tenant AND state = :state AND (:after IS NULL OR id < :after)
+    AND (:submitted_from IS NULL OR submitted_at >= :submitted_from)
+    AND (:submitted_before IS NULL OR submitted_at < :submitted_before)
     AND NOT EXISTS (
         SELECT 1 FROM batches WHERE batches.id = jobs.batch_id AND stage = 'filling'
     )

@@ -1,0 +1,24 @@
+"""Whether the caller has a permission. Who it is was found out at the gate, before."""
+
+from starlette.types import Scope
+
+from comfyrail.access.permissions import Permission
+from comfyrail.access.principal import Principal
+from comfyrail.errors import Forbidden, Unauthorized
+
+
+def check_permission(scope: Scope, permission: Permission | None) -> None:
+    """Raise Unauthorized for somebody unknown, Forbidden for one who may not."""
+    if permission is None:
+        return
+    principal: Principal | None = scope.get("principal")
+    if principal is None:
+        raise Unauthorized(
+            "Say who you are: send an API key or a token as 'Authorization: Bearer …'."
+        )
+    if not principal.may(permission):
+        raise Forbidden(
+            f"This needs the permission {permission.value}, which your key or token does not have.",
+            code="PERMISSION_MISSING",
+            details={"permission": permission.value},
+        )

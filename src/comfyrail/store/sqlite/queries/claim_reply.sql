@@ -1,0 +1,2 @@
+INSERT OR REPLACE INTO replies (tenant, key, owner, created_at)
+VALUES (:tenant, :key, :owner, :now);

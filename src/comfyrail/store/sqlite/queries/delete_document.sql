@@ -1,0 +1,1 @@
+DELETE FROM documents WHERE tenant = :tenant AND area = :area AND name = :name RETURNING name;

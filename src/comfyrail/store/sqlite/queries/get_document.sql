@@ -1,0 +1,1 @@
+SELECT * FROM documents WHERE tenant = :tenant AND area = :area AND name = :name;
