@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import structlog
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,6 +22,8 @@ from comfyrail.errors import ComfyrailError, IdempotencyMismatch, MalformedReque
 from comfyrail.ids import TenantId
 from comfyrail.jobs.job import IdempotencyKey
 from comfyrail.store.interface import KeptReply
+
+log = structlog.get_logger(__name__)
 
 HEADER = "idempotency-key"
 REPLAYED = "Idempotent-Replayed"
@@ -105,7 +108,10 @@ class IdempotentPosts:
             kept = KeptReply(
                 await request.fingerprint(), reply.status, reply.headers, bytes(reply.body)
             )
-            await self._replies.save_reply(tenant, key, owner, kept)
+            try:
+                await self._replies.save_reply(tenant, key, owner, kept)
+            except ComfyrailError as error:  # it is done: the client must hear of that
+                log.warning("reply_not_kept", error=error.message)
             await reply.release_end()
 
 
