@@ -153,13 +153,9 @@ class Comfyrail:
 
     def end_all_jobs(self) -> None:
         """Cancel what has not ended, and wait: the next test must find no job but its own."""
-        open_jobs = [
-            job["execution_id"]
-            for status in ("processing", "queued")
-            for job in self.call("GET", f"/v1/workflows/executions?status={status}&limit=500")[1][
-                "executions"
-            ]
-        ]
+        # One look at both: a job that goes from one to the other is in it.
+        path = "/v1/workflows/executions?status=queued,processing&limit=500"
+        open_jobs = [job["execution_id"] for job in self.call("GET", path)[1]["executions"]]
         for job_id in open_jobs:
             self.call("POST", f"/v1/workflows/execution/{job_id}/cancel")
         for job_id in open_jobs:

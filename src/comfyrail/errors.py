@@ -6,6 +6,7 @@ ComfyrailError
 │   ├── PayloadTooLarge
 │   ├── UnsupportedMediaType
 │   ├── RangeNotSatisfiable
+│   ├── RequestTimeout            its body does not come
 │   ├── Unauthorized              nobody knows who the caller is
 │   ├── Forbidden                 the caller is known and may not
 │   │   └── ForbiddenOrigin       a page of another site, or an address that is blocked
@@ -85,6 +86,13 @@ class UnsupportedMediaType(RequestError):
     code = "UNSUPPORTED_MEDIA_TYPE"
 
 
+class RequestTimeout(RequestError):
+    """A request whose body does not come, or comes too slowly."""
+
+    category: Category = "timeout"
+    code = "REQUEST_TIMEOUT"
+
+
 class Unauthorized(RequestError):
     code = "UNAUTHORIZED"
 
@@ -118,6 +126,10 @@ class OutputNotFound(NotFound):
     code = "OUTPUT_NOT_FOUND"
 
 
+class AssetNotFound(NotFound):
+    code = "ASSET_NOT_FOUND"
+
+
 class WorkerNotFound(NotFound):
     code = "WORKER_NOT_FOUND"
 
@@ -132,6 +144,18 @@ class BatchNotFound(NotFound):
 
 class LibraryEntryNotFound(NotFound):
     code = "WORKFLOW_NOT_FOUND"
+
+
+class UserNotFound(NotFound):
+    code = "USER_NOT_FOUND"
+
+
+class KeyNotFound(NotFound):
+    code = "KEY_NOT_FOUND"
+
+
+class BlockNotFound(NotFound):
+    code = "BLOCK_NOT_FOUND"
 
 
 class Conflict(RequestError):

@@ -11,6 +11,7 @@ WorkerId = NewType("WorkerId", str)
 OutputId = NewType("OutputId", str)
 TenantId = NewType("TenantId", str)
 BatchId = NewType("BatchId", str)
+AssetId = NewType("AssetId", str)
 AttemptToken = NewType("AttemptToken", str)
 """Fencing token of one attempt; also the prompt id under which the worker knows it."""
 
@@ -72,6 +73,10 @@ def new_job_id() -> JobId:
 
 def new_output_id() -> OutputId:
     return OutputId(new_uuid())
+
+
+def new_asset_id() -> AssetId:
+    return AssetId(new_uuid())
 
 
 def new_attempt_token() -> AttemptToken:

@@ -262,7 +262,7 @@ def test_second_server_on_the_same_folder_is_refused(running_server: Comfyrail) 
 def test_server_without_access_control_stays_on_loopback(tmp_path: Path) -> None:
     ended = comfyrail("serve", "--host", "0.0.0.0", "--data", str(tmp_path / "data"))
     assert ended.returncode == 3
-    assert "no access control yet" in re.sub(r"\s+", " ", ended.stderr)
+    assert "--access on" in re.sub(r"\s+", " ", ended.stderr)
 
 
 def test_wrong_setting_in_the_environment_is_named(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from comfyrail.jobs.outcome import Cancelled, Completed, Failed, Lost
 from comfyrail.jobs.priority import standing_of
 from comfyrail.jobs.queue import QueuedJob, QueuePlace
 from comfyrail.jobs.states import JobState
-from comfyrail.store.interface import Assignment, JobFilter, Store, WorkerRecord
+from comfyrail.store.interface import Assignment, JobFilter, JobWishes, Store, WorkerRecord
 from comfyrail.store.signals import QUEUE, cancel_topic, job_topic
 from comfyrail.store.sqlite.store import open_sqlite_store
 
@@ -165,6 +165,14 @@ async def test_job_of_another_tenant_does_not_exist(store: Store, clock: ManualC
     assert (await store.list_jobs(stranger, JobFilter(), None, 10)).jobs == []
 
 
+async def test_wishes_of_a_job_are_kept_for_its_owner(store: Store, clock: ManualClock) -> None:
+    job = replace(new_job(clock), execution_config=b'{"strategy":"parallel"}', queue_timeout=7.5)
+    await store.add_job(job)
+    assert await store.wishes_of(TENANT, job.id) == JobWishes(b'{"strategy":"parallel"}', 7.5)
+    with pytest.raises(JobNotFound):
+        await store.wishes_of(TenantId("stranger"), job.id)
+
+
 async def test_job_is_started_once_however_often_it_is_assigned(
     store: Store, clock: ManualClock
 ) -> None:
@@ -197,6 +205,10 @@ async def test_completion_keeps_outputs_and_last_events_in_order(
     assert not found.is_partial
     with pytest.raises(OutputNotFound):
         await store.get_output(TENANT, job.id, OutputId("c.png"))
+    assert await store.find_output(TENANT, OutputId("b.png")) == found
+    for tenant, name in ((TENANT, "c.png"), (TenantId("other"), "b.png")):
+        with pytest.raises(OutputNotFound):
+            await store.find_output(tenant, OutputId(name))
 
 
 async def test_attempt_ends_once(store: Store, clock: ManualClock) -> None:
@@ -356,6 +368,10 @@ async def test_pages_go_through_all_jobs_newest_first(store: Store, clock: Manua
     assert seen == sorted((job.id for job in jobs), reverse=True)
     page = await store.list_jobs(TENANT, JobFilter(JobState.PROCESSING), None, 10)
     assert [job.id for job in page.jobs] == [jobs[3].id]
+    both = JobFilter(states=frozenset({JobState.PROCESSING, JobState.QUEUED}))
+    page = await store.list_jobs(TENANT, both, jobs[4].id, 2)
+    assert [job.id for job in page.jobs] == [jobs[3].id, jobs[2].id]
+    assert page.next_cursor == jobs[2].id
     assert await store.count_jobs() == {JobState.QUEUED: 6, JobState.PROCESSING: 1}
 
 

@@ -5,13 +5,17 @@ from starlette.types import ASGIApp
 
 from comfyrail import __version__
 from comfyrail.api.authorization import authorize_route
+from comfyrail.api.comfyui.paths import OneNamePaths
 from comfyrail.api.errors import install_error_handlers
 from comfyrail.api.guard import Guard
+from comfyrail.api.heads import Heads, answer_head_too, methods_of
 from comfyrail.api.hot_paths import HotPaths
 from comfyrail.api.idempotency import IdempotentPosts
+from comfyrail.api.messages import encode
 from comfyrail.api.openapi import build_openapi
 from comfyrail.api.services import Services
-from comfyrail.api.surfaces import HOT_PATHS, ROUTERS
+from comfyrail.api.surfaces import HOT_PATHS, OPERATIONS, ROUTERS
+from comfyrail.api.versions import AgreedVersions, StatedVersions
 
 
 def create_app(services: Services) -> ASGIApp:
@@ -19,13 +23,15 @@ def create_app(services: Services) -> ASGIApp:
     app = FastAPI(
         title="Comfyrail",
         version=__version__,
-        docs_url=None,  # its page loads scripts from elsewhere
-        redoc_url=None,
+        openapi_url=None,  # docs_page has one, and a page that loads nothing from elsewhere
         dependencies=[Depends(authorize_route)],
     )
     install_error_handlers(app)
     for router in ROUTERS:
+        answer_head_too(router)
         app.include_router(router)
-    app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign] # FastAPI's own way to extend it
     app.state.services = services
-    return Guard(IdempotentPosts(HotPaths(app, HOT_PATHS), services.replies))
+    app.state.methods_of = methods_of(OPERATIONS)
+    app.state.describe = lambda: encode(build_openapi(app, OPERATIONS, HOT_PATHS))
+    inside = AgreedVersions(Heads(IdempotentPosts(HotPaths(app, HOT_PATHS), services.replies)))
+    return OneNamePaths(StatedVersions(Guard(inside, services.gate)))

@@ -3,6 +3,7 @@
 from starlette.requests import HTTPConnection
 
 from comfyrail.api.permission_check import check_permission
+from comfyrail.api.rates import count_submission
 from comfyrail.api.surfaces import OPERATIONS
 from comfyrail.errors import Forbidden
 
@@ -23,3 +24,4 @@ async def authorize_route(connection: HTTPConnection) -> None:
     if operation is None:
         raise Forbidden(f"{scope['path']} is not open to anybody.")
     check_permission(scope, operation.permission)
+    await count_submission(scope, operation)

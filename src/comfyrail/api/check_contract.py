@@ -20,13 +20,18 @@ WORKERS_SHOWN = 200
 WorkflowText = Annotated[
     msgspec.Raw,
     msgspec.Meta(
-        description="ComfyUI's API format, bare or as {'nodes': …}, or the editor's own format."
+        description="ComfyUI's API format, bare or as {'nodes': …}, or the editor's own format.",
+        extra_json_schema={"type": "object"},
     ),
 ]
 
 
 ParameterText = Annotated[
-    msgspec.Raw, msgspec.Meta(description="An object: values by declared name or by 'node.input'.")
+    msgspec.Raw,
+    msgspec.Meta(
+        description="An object: values by declared name or by 'node.input'.",
+        extra_json_schema={"type": "object"},
+    ),
 ]
 
 

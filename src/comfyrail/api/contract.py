@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -15,6 +15,18 @@ from comfyrail.jobs.job import AttemptRecord, Job, Output
 from comfyrail.jobs.node_results import NodeResult
 from comfyrail.jobs.outcome import RETRYING
 from comfyrail.usecases.jobs import JobStatus
+from comfyrail.usecases.resubmit import retry_of
+
+Priority = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1, "maximum": 10})]
+"""The limits of these are checked where jobs are made; here they are only said."""
+Timeout = Annotated[
+    float, msgspec.Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 86400})
+]
+QueueTimeout = Annotated[
+    float, msgspec.Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 30 * 86400})
+]
+MaxRetries = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": 10})]
+Labels = Annotated[dict[str, str], msgspec.Meta(extra_json_schema={"maxProperties": 20})]
 
 
 class ExecuteRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -28,19 +40,31 @@ class ExecuteRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     input_params: ParameterText = msgspec.field(default_factory=msgspec.Raw)
     auto_fix: bool = False
     optimize: bool = False
-    priority: int = 5
+    priority: Priority = 5
     queue_class: Literal["batch"] | None = None
     """`batch`: it may wait for quiet times, whatever its priority."""
-    timeout: float = 1800.0
-    queue_timeout: float | None = None
+    timeout: Timeout = 1800.0
+    queue_timeout: QueueTimeout | None = None
     """Seconds that it may wait; as the server is set up where it is not given."""
-    max_retries: int | None = None
+    max_retries: MaxRetries | None = None
     """How often it is tried again after a failure; as the server is set up where not given."""
     not_before: datetime | None = None
     """It does not start before then; with a time zone."""
-    labels: dict[str, str] = {}
+    labels: Labels = {}
     """It runs only on workers with these labels."""
     execution_config: dict[str, Any] = {}
+    callback_url: str | None = None
+    """Not supported yet: refused."""
+    output_config: dict[str, Any] | None = None
+    """Not supported yet: refused."""
+
+
+class RetryRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What is to be other than it was."""
+
+    priority: Priority | None = None
+    timeout: Timeout | None = None
+    max_retries: MaxRetries | None = None
 
 
 class ExecuteReply(msgspec.Struct, kw_only=True):
@@ -57,7 +81,7 @@ class ExecuteReply(msgspec.Struct, kw_only=True):
 class ChangeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What can be changed of a queued job."""
 
-    priority: int
+    priority: Priority
 
 
 class ErrorDetail(msgspec.Struct, kw_only=True):
@@ -162,6 +186,10 @@ class Execution(msgspec.Struct, kw_only=True):
     last_event: int
     batch_id: str | None
     batch_index: int | None
+    surface: str
+    """Through which API it came."""
+    retry_of: str | None
+    """The execution that it runs once more."""
 
 
 class ExecutionList(msgspec.Struct, kw_only=True):
@@ -224,6 +252,18 @@ def instant_of(when: datetime | None, field: str) -> Instant | None:
     return Instant(max(0, round(when.timestamp() * 1000)))
 
 
+def instant_in(text: str | None, field: str) -> Instant | None:
+    """A time of a query. Raises MalformedRequest."""
+    if text is None:
+        return None
+    try:
+        return instant_of(msgspec.convert(text, datetime), field)
+    except msgspec.ValidationError as error:
+        raise MalformedRequest(
+            f"{field} is a time like 2026-01-31T08:00:00Z, not {text[:40]!r}."
+        ) from error
+
+
 def moment(instant: Instant) -> datetime:
     return datetime.fromtimestamp(instant / 1000, UTC)
 
@@ -260,15 +300,17 @@ def execution_body(job: Job, status: JobStatus | None = None) -> Execution:
         retries=job.retries,
         max_retries=job.max_retries,
         retry_at=time_of(job.held_until) if job.reason == RETRYING else None,
-        attempt_history=[_attempt_body(each) for each in status.attempts] if status else None,
+        attempt_history=[attempt_body(each) for each in status.attempts] if status else None,
         worker_id=job.worker_id,
         cancel_requested=job.cancel_requested,
         result=ExecutionResult(outputs=outputs) if shows_result else None,
-        error=_error_body(job.fault) if job.fault else None,
+        error=execution_error(job.fault) if job.fault else None,
         webhook_delivered=None,
         last_event=job.last_event,
         batch_id=job.batch_id,
         batch_index=job.batch_index,
+        surface=job.surface,
+        retry_of=retry_of(job),
     )
 
 
@@ -311,7 +353,7 @@ def event_body(event: Event) -> EventBody:
     )
 
 
-def _attempt_body(attempt: AttemptRecord) -> AttemptBody:
+def attempt_body(attempt: AttemptRecord) -> AttemptBody:
     return AttemptBody(
         attempt=attempt.number,
         worker_id=attempt.worker_id,
@@ -319,13 +361,13 @@ def _attempt_body(attempt: AttemptRecord) -> AttemptBody:
         started_at=moment(attempt.started_at),
         ended_at=time_of(attempt.ended_at),
         cause=attempt.cause,
-        error=_error_body(attempt.fault) if attempt.fault else None,
+        error=execution_error(attempt.fault) if attempt.fault else None,
         recovery=attempt.recovery,
         retry_delay=rounded(attempt.retry_delay),
     )
 
 
-def _error_body(fault: Fault) -> ExecutionError:
+def execution_error(fault: Fault) -> ExecutionError:
     return ExecutionError(
         category=fault.category,
         code=fault.code,

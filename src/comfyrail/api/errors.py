@@ -26,6 +26,7 @@ STATUS_OF: tuple[tuple[type[errors.ComfyrailError], int], ...] = (
     (errors.Unauthorized, 401),
     (errors.Forbidden, 403),
     (errors.NotFound, 404),
+    (errors.RequestTimeout, 408),
     (errors.Conflict, 409),
     (errors.PayloadTooLarge, 413),
     (errors.UnsupportedMediaType, 415),
@@ -93,7 +94,12 @@ def route_error(request: Request, status: int, headers: Mapping[str, str] | None
 
 
 def allowed(request: Request) -> list[str]:
-    """The methods that a path has: the framework names those of its first route only."""
+    """The methods that a path has: the framework names those of its first route only. A path that
+    stands as it is in the API has no others, even where a name could stand in its place.
+    """
+    own: Mapping[str, frozenset[str]] = request.app.state.methods_of
+    if request.url.path in own:
+        return sorted(own[request.url.path])
     return [
         method
         for method in METHODS

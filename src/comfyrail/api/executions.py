@@ -1,60 +1,105 @@
 """API v1: executions."""
 
-import re
 from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Query
-from fastapi.responses import FileResponse
 from starlette.requests import Request
 from starlette.responses import Response
 
 from comfyrail.access.permissions import Permission
 from comfyrail.api.check_contract import fix_bodies, given_text
+from comfyrail.api.conditional import answer_status
 from comfyrail.api.contract import (
     ChangeRequest,
     ExecuteReply,
     ExecuteRequest,
+    Execution,
     ExecutionList,
     NodeResults,
     OutputList,
+    RetryRequest,
     execution_body,
+    instant_in,
     instant_of,
     moment,
     node_body,
     output_body,
     rounded,
 )
+from comfyrail.api.cursors import LONGEST_CURSOR, read_cursor, write_cursor
 from comfyrail.api.hot_paths import HotPath
-from comfyrail.api.idempotency import REPLAYED, idempotency_key
-from comfyrail.api.messages import decode_json, json_response, read_json, read_json_text
+from comfyrail.api.idempotency import idempotency_key
+from comfyrail.api.job_files import send_output, send_preview
+from comfyrail.api.job_logs import MOST_LINES, send_log
+from comfyrail.api.messages import (
+    decode_json,
+    json_response,
+    read_json,
+    read_json_text,
+    read_optional_json,
+)
+from comfyrail.api.preferences import LONGEST_WAIT_SECONDS
 from comfyrail.api.services import principal_of, services_of
-from comfyrail.errors import MalformedRequest, RangeNotSatisfiable
-from comfyrail.ids import JobId, OutputId
+from comfyrail.api.submissions import (
+    answer_submission,
+    refuse_what_is_not_done_yet,
+    synchronous_wait,
+)
+from comfyrail.errors import MalformedRequest
+from comfyrail.ids import BatchId, JobId, OutputId
 from comfyrail.jobs.states import JobState
 from comfyrail.store.interface import JobFilter
 from comfyrail.usecases.checks import WorkflowRequest
-from comfyrail.usecases.submit import Submission
+from comfyrail.usecases.jobs import JobStatus
+from comfyrail.usecases.resubmit import Changes
+from comfyrail.usecases.submit import Accepted, Submission
 
 EXECUTE = "/v1/workflows/execute"
+RUNSYNC = "/v1/workflows/runsync"
 EXECUTION = "/v1/workflows/execution/{execution_id}"
 EXECUTIONS = "/v1/workflows/executions"
 
-MOST_RANGES = 20
-SHOWN_INLINE = ("image/", "video/", "audio/")
-NEVER_INLINE = {"image/svg+xml"}
+Limit = Annotated[int, Query(ge=1, le=500)]
+Cursor = Annotated[str | None, Query(max_length=LONGEST_CURSOR)]
+Statuses = Annotated[
+    list[str] | None,
+    Query(
+        max_length=20,
+        description="queued, processing, completed, failed or cancelled: repeated, or with commas.",
+    ),
+]
+Time = Annotated[str | None, Query(json_schema_extra={"format": "date-time"})]
+LogLimit = Annotated[int, Query(ge=1, le=MOST_LINES)]
+EventNumber = Annotated[int, Query(ge=0, le=10**15)]
+WaitLimit = Annotated[int | None, Query(ge=0, le=LONGEST_WAIT_SECONDS)]
 
 router = APIRouter(tags=["executions"])
 
-_RANGES = re.compile(r"bytes=\s*(\d+-\d*|-\d+)(\s*,\s*(\d+-\d*|-\d+))*")
-
 _execute_request = msgspec.json.Decoder(ExecuteRequest)
 _change_request = msgspec.json.Decoder(ChangeRequest)
+_retry_request = msgspec.json.Decoder(RetryRequest)
 
 
 async def execute(request: Request) -> Response:
+    """Check a workflow and queue it. The reply comes when the job is on disk, or with
+    `Prefer: wait` when it has ended.
+    """
+    return await _submit(request)
+
+
+@router.post(RUNSYNC)
+async def run_and_wait(request: Request, timeout: WaitLimit = None) -> Response:
+    """As execute, and wait for the end of the job, for so many seconds at most: 60 where neither
+    the query nor `Prefer: wait` says another number.
+    """
+    return await _submit(request, wait=synchronous_wait(request) if timeout is None else timeout)
+
+
+async def _submit(request: Request, wait: int | None = None) -> Response:
     content = await read_json_text(request)
     body = decode_json(content, _execute_request)
+    refuse_what_is_not_done_yet(callback_url=body.callback_url, output_config=body.output_config)
     accepted = await services_of(request).submit(
         principal_of(request),
         Submission(
@@ -76,25 +121,37 @@ async def execute(request: Request) -> Response:
             idempotency_key(request, content),
         ),
     )
-    reply = ExecuteReply(
-        execution_id=accepted.job_id,
-        status=accepted.state,
-        submitted_at=moment(accepted.submitted_at),
-        estimated_duration=round(accepted.expected_seconds, 3),
-        queue_position=accepted.queue_position,
-        predicted_wait=rounded(accepted.predicted_wait),
-        fixes=fix_bodies(accepted.fixes) if body.auto_fix else msgspec.UNSET,
-    )
-    headers = {"Location": EXECUTION.format(execution_id=accepted.job_id)}
-    if accepted.is_replay:
-        headers[REPLAYED] = "true"
-    return json_response(reply, 202, headers)
+    return await _accepted_response(request, accepted, has_fixes=body.auto_fix, wait=wait)
+
+
+async def _accepted_response(
+    request: Request, accepted: Accepted, *, has_fixes: bool, wait: int | None = None
+) -> Response:
+    location = EXECUTION.format(execution_id=accepted.job_id)
+
+    def reply(accepted: Accepted) -> ExecuteReply:
+        return ExecuteReply(
+            execution_id=accepted.job_id,
+            status=accepted.state,
+            submitted_at=moment(accepted.submitted_at),
+            estimated_duration=round(accepted.expected_seconds, 3),
+            queue_position=accepted.queue_position,
+            predicted_wait=rounded(accepted.predicted_wait),
+            fixes=fix_bodies(accepted.fixes) if has_fixes else msgspec.UNSET,
+        )
+
+    return await answer_submission(request, accepted, location, reply, _whole, wait=wait)
+
+
+def _whole(status: JobStatus) -> Execution:
+    return execution_body(status.job, status)
 
 
 async def show_execution(request: Request) -> Response:
-    job_id = JobId(request.path_params["execution_id"])
-    status = await services_of(request).jobs.status(principal_of(request), job_id)
-    return json_response(execution_body(status.job, status))
+    """The job as it is now. With an ETag in `If-None-Match`, or `after`, and with `wait`, the reply
+    comes at the next change.
+    """
+    return await answer_status(request, JobId(request.path_params["execution_id"]), _whole)
 
 
 async def change_execution(request: Request) -> Response:
@@ -104,7 +161,7 @@ async def change_execution(request: Request) -> Response:
     status = await services_of(request).jobs.reprioritize(
         principal_of(request), job_id, body.priority
     )
-    return json_response(execution_body(status.job, status))
+    return json_response(_whole(status))
 
 
 HOT_PATHS = (
@@ -117,19 +174,49 @@ HOT_PATHS = (
 @router.get(EXECUTIONS)
 async def list_executions(
     request: Request,
-    status: JobState | None = None,
-    limit: Annotated[int, Query(ge=1, le=500)] = 50,
-    cursor: Annotated[str | None, Query(max_length=64)] = None,
+    status: Statuses = None,
+    submitted_from: Time = None,
+    submitted_before: Time = None,
+    batch_id: Annotated[str | None, Query(max_length=64)] = None,
+    surface: Annotated[str | None, Query(max_length=20)] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
 ) -> Response:
     """Newest first. Pass `next_cursor` back as `cursor` to go on."""
-    after = JobId(cursor) if cursor else None
+    where = job_filter(status, submitted_from, submitted_before, batch_id, surface)
+    after = read_cursor(cursor)
     page = await services_of(request).jobs.page(
-        principal_of(request), JobFilter(status), after, limit
+        principal_of(request), where, JobId(after) if after else None, limit
     )
     return json_response(
         ExecutionList(
-            executions=[execution_body(job) for job in page.jobs], next_cursor=page.next_cursor
+            executions=[execution_body(job) for job in page.jobs],
+            next_cursor=write_cursor(page.next_cursor),
         )
+    )
+
+
+def job_filter(
+    statuses: list[str] | None,
+    submitted_from: str | None,
+    submitted_before: str | None,
+    batch_id: str | None,
+    surface: str | None,
+) -> JobFilter:
+    """Which jobs a list shows. Raises MalformedRequest for words that there are not."""
+    words = [word for text in statuses or () for word in text.split(",")]
+    try:
+        states = frozenset(JobState(word.strip()) for word in words)
+    except ValueError as error:
+        raise MalformedRequest(
+            f"status is one of {', '.join(JobState)}, or several with commas between."
+        ) from error
+    return JobFilter(
+        surface=surface,
+        submitted_from=instant_in(submitted_from, "submitted_from"),
+        submitted_before=instant_in(submitted_before, "submitted_before"),
+        states=states,
+        batch_id=BatchId(batch_id) if batch_id else None,
     )
 
 
@@ -137,7 +224,31 @@ async def list_executions(
 async def cancel_execution(request: Request, execution_id: str) -> Response:
     """Cancel a job: a queued one at once, a running one as soon as its worker has stopped."""
     status = await services_of(request).jobs.cancel(principal_of(request), JobId(execution_id))
-    return json_response(execution_body(status.job, status))
+    return json_response(_whole(status))
+
+
+@router.post(EXECUTION + "/retry", status_code=202)
+async def retry_execution(request: Request, execution_id: str) -> Response:
+    """Run an ended job once more: a new execution of the same graph and options, but for what the
+    body changes.
+    """
+    content, body = await read_optional_json(request, _retry_request, RetryRequest())
+    accepted = await services_of(request).resubmit(
+        principal_of(request),
+        JobId(execution_id),
+        Changes(body.priority, body.timeout, body.max_retries),
+        "v1",
+        idempotency_key(request, request.url.path.encode() + content),
+    )
+    return await _accepted_response(request, accepted, has_fixes=False)
+
+
+@router.get(EXECUTION + "/logs")
+async def show_log(
+    request: Request, execution_id: str, after: EventNumber = 0, limit: LogLimit = 1000
+) -> Response:
+    """What happened to it, in readable lines: JSON, or with `Accept: text/plain` plain text."""
+    return await send_log(request, JobId(execution_id), after, limit)
 
 
 @router.get(EXECUTION + "/nodes")
@@ -152,55 +263,19 @@ async def list_nodes(request: Request, execution_id: str) -> Response:
 @router.get(EXECUTION + "/preview")
 async def show_preview(request: Request, execution_id: str) -> Response:
     """The newest picture of what is being sampled."""
-    preview = await services_of(request).jobs.preview(principal_of(request), JobId(execution_id))
-    headers = {"ETag": f'"{preview.number}"', "Cache-Control": "no-store"}
-    if request.headers.get("if-none-match") == headers["ETag"]:
-        return Response(status_code=304, headers=headers)
-    return Response(preview.image, media_type=preview.content_type, headers=headers)
+    return await send_preview(request, JobId(execution_id))
 
 
 @router.get(EXECUTION + "/outputs")
 async def list_outputs(request: Request, execution_id: str) -> Response:
+    """The files that it has made."""
     outputs = await services_of(request).jobs.outputs(principal_of(request), JobId(execution_id))
     return json_response(
         OutputList(execution_id=execution_id, outputs=[output_body(output) for output in outputs])
     )
 
 
-@router.head(EXECUTION + "/outputs/{output_id}", include_in_schema=False)
 @router.get(EXECUTION + "/outputs/{output_id}")
 async def download_output(request: Request, execution_id: str, output_id: str) -> Response:
     """The file itself, with ranges and ETag."""
-    output, path = await services_of(request).jobs.output_file(
-        principal_of(request), JobId(execution_id), OutputId(output_id)
-    )
-    kind = output.file.content_type
-    is_inline = kind.startswith(SHOWN_INLINE) and kind not in NEVER_INLINE
-    headers = {
-        "ETag": f'"{output.file.sha256}"',
-        "Cache-Control": "private, max-age=31536000, immutable",
-    }
-    if headers["ETag"] in request.headers.get("if-none-match", ""):
-        return Response(status_code=304, headers=headers)
-    _check_range(request, output.file.size)
-    return FileResponse(
-        path,
-        media_type=kind if is_inline else "application/octet-stream",
-        filename=output.file.filename,
-        content_disposition_type="inline" if is_inline else "attachment",
-        headers=headers,
-    )
-
-
-def _check_range(request: Request, size: int) -> None:
-    """Refuse ranges that make no sense, in the shape that all errors have."""
-    given = request.headers.get("range")
-    if given is None:
-        return
-    if not _RANGES.fullmatch(given.strip()) or given.count(",") >= MOST_RANGES:
-        raise MalformedRequest(f"The Range header {given[:80]!r} is not like bytes=0-99.")
-    starts = [part.strip().partition("-")[0] for part in given.partition("=")[2].split(",")]
-    if any(start and int(start) >= size for start in starts):
-        raise RangeNotSatisfiable(
-            f"The file has {size} bytes: the range is behind its end.", details={"size": size}
-        )
+    return await send_output(request, JobId(execution_id), OutputId(output_id))

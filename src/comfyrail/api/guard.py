@@ -1,50 +1,69 @@
-"""Around every request: its id, where it may come from, headers, and the last net for errors."""
+"""Around every request: its id, the gate, headers, and the last net for errors."""
 
 import asyncio
 import re
-from functools import lru_cache
-from ipaddress import ip_address
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from comfyrail.access.principal import LOCAL_USER
-from comfyrail.api.errors import broken_off, error_response, internal_error
-from comfyrail.errors import ForbiddenOrigin
+from comfyrail.api.cors import Headers
+from comfyrail.api.errors import UNKNOWN_CALLER, broken_off, error_response, internal_error
+from comfyrail.api.gate import Gate
+from comfyrail.api.rates import rate_headers
+from comfyrail.api.request_head import RequestHead, read_head
+from comfyrail.api.security_headers import security_headers
+from comfyrail.api.timed_body import PATIENCE_SECONDS, TimedBody
+from comfyrail.errors import ComfyrailError
 from comfyrail.ids import new_request_id
 
 log = structlog.get_logger(__name__)
 
+LOGIN = "/login"
+SEE_OTHER = 303
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-
-SECURITY_HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"content-security-policy", b"default-src 'self'; style-src 'self' 'unsafe-inline'"),
-)
+_STARTS = {"http.response.start", "websocket.http.response.start"}
 
 
 class Guard:
     """Pure ASGI, so that streams pass through untouched."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, gate: Gate, patience: float = PATIENCE_SECONDS) -> None:
+        """`patience`: seconds within which a body must come, or at least a good part of it."""
         self._app = app
+        self._gate = gate
+        self._patience = patience
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in {"http", "websocket"}:
             await self._app(scope, receive, send)
             return
-        host, origin, given = _origin_headers(scope)
-        request_id = given if _REQUEST_ID.fullmatch(given) else new_request_id()
-        scope["request_id"] = request_id
-        scope["principal"] = LOCAL_USER
-        reply = _Reply(send, request_id, is_begun=scope["type"] == "websocket")
-        refusal = refuse_foreign(host, origin)
-        if refusal is not None:
-            await error_response(refusal, scope)(scope, receive, reply.send)
-            return
+        head = read_head(scope)
+        given = head.request_id
+        scope["request_id"] = given if _REQUEST_ID.fullmatch(given) else new_request_id()
+        has_body = head.has_body and scope["type"] == "http"
+        body = TimedBody(receive, self._patience) if has_body else None
+        reply = _Reply(send, scope, self._gate.cors.headers(head.origin), body)
+        if scope["type"] == "http" and scope["method"] == "GET":
+            reply.offers_login = self._gate.has_login and head.wants_page
+        if await self._admit(scope, head, receive, reply):
+            await self._pass_on(scope, body.receive if body else receive, reply)
+
+    async def _admit(
+        self, scope: Scope, head: RequestHead, receive: Receive, reply: "_Reply"
+    ) -> bool:
+        try:
+            answer = await self._gate.admit(scope, head)
+        except ComfyrailError as error:
+            answer = error_response(error, scope)
+        except Exception:
+            log.exception("gate_failed", request_id=scope["request_id"], path=scope["path"])
+            answer = internal_error(scope)
+        if answer is not None:
+            await answer(scope, receive, reply.send)
+        return answer is None
+
+    async def _pass_on(self, scope: Scope, receive: Receive, reply: "_Reply") -> None:
         try:
             await self._app(scope, receive, reply.send)
             await reply.end_stream()
@@ -53,27 +72,42 @@ class Guard:
             if not reply.is_begun:
                 await broken_off(scope)(scope, receive, reply.send)
             raise
-        except Exception:
-            log.exception("request_failed", request_id=request_id, path=scope["path"])
+        except Exception as error:
+            if isinstance(error, ComfyrailError) and not reply.is_begun:
+                await error_response(error, scope)(scope, receive, reply.send)
+                return
+            log.exception("request_failed", request_id=scope["request_id"], path=scope["path"])
             if reply.is_begun:
                 raise
             await internal_error(scope)(scope, receive, reply.send)
 
 
 class _Reply:
-    """Passes on what the app sends, with our headers. `is_begun`: no other can be given."""
+    """Passes on what the app sends, with our headers. `is_begun`: no other can be given.
 
-    def __init__(self, send: Send, request_id: str, *, is_begun: bool) -> None:
+    `offers_login`: a person's browser asks, who is better served with a page than with an error.
+    """
+
+    def __init__(self, send: Send, scope: Scope, cors: Headers, body: TimedBody | None) -> None:
         self._send = send
-        self._headers = (*SECURITY_HEADERS, (b"x-request-id", request_id.encode()))
+        self._scope = scope
+        self._cors = cors
+        self._body = body
         self._is_open_stream = False
-        self.is_begun = is_begun
+        self._is_replaced = False
+        self.is_begun = scope["type"] == "websocket"
+        self.offers_login = False
 
     async def send(self, message: Message) -> None:
-        if message["type"] in {"http.response.start", "websocket.http.response.start"}:
+        if message["type"] in _STARTS:
             self.is_begun = True
+            if self.offers_login and message["status"] == UNKNOWN_CALLER:
+                await self._send_to_login()
+                return
             self._is_open_stream = _is_event_stream(message)
-            message["headers"] = [*message["headers"], *self._headers]
+            message["headers"] = [*message["headers"], *self._headers()]
+        elif self._is_replaced:
+            return
         elif self._is_open_stream:
             self._is_open_stream = bool(message.get("more_body"))
         await self._send(message)
@@ -83,18 +117,25 @@ class _Reply:
         if self._is_open_stream:
             await self._send({"type": "http.response.body", "body": b""})
 
+    def _headers(self) -> Headers:
+        headers = (
+            *security_headers(self._scope),
+            (b"x-request-id", self._scope["request_id"].encode()),
+            *self._cors,
+            *rate_headers(self._scope),
+        )
+        if self._body is not None and self._body.is_too_slow:
+            return (*headers, (b"connection", b"close"))
+        return headers
 
-def _origin_headers(scope: Scope) -> tuple[str, str | None, str]:
-    """Host, Origin and X-Request-ID, in one pass over the headers."""
-    host, origin, request_id = "", None, ""
-    for name, value in scope["headers"]:
-        if name == b"host":
-            host = value.decode("latin-1")
-        elif name == b"origin":
-            origin = value.decode("latin-1")
-        elif name == b"x-request-id":
-            request_id = value.decode("latin-1")
-    return host, origin, request_id
+    async def _send_to_login(self) -> None:
+        self._is_replaced = True
+        query = self._scope["query_string"].decode("latin-1")
+        wanted = self._scope["path"] + (f"?{query}" if query else "")
+        location = f"{LOGIN}?next={quote(wanted, safe='')}".encode("ascii")
+        headers = [(b"location", location), (b"content-length", b"0"), *self._headers()]
+        await self._send({"type": "http.response.start", "status": SEE_OTHER, "headers": headers})
+        await self._send({"type": "http.response.body", "body": b""})
 
 
 def _is_event_stream(message: Message) -> bool:
@@ -102,32 +143,3 @@ def _is_event_stream(message: Message) -> bool:
         name.lower() == b"content-type" and value.startswith(b"text/event-stream")
         for name, value in message["headers"]
     )
-
-
-def refuse_foreign(host: str, origin: str | None) -> ForbiddenOrigin | None:
-    """Access is off, so a page of some other site must not be able to act through the browser.
-
-    A Host that is no loopback name is DNS rebinding; an Origin other than the Host is cross-site.
-    """
-    if not _is_loopback(host):
-        return ForbiddenOrigin(
-            f"This server answers on loopback addresses only, not as {host!r}.",
-            code="FORBIDDEN_HOST",
-        )
-    if origin is not None and origin.lower().partition("://")[2] != host.lower():
-        return ForbiddenOrigin(f"Requests from pages of {origin!r} are not allowed.")
-    return None
-
-
-@lru_cache(maxsize=64)
-def _is_loopback(host: str) -> bool:
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return False
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(name).is_loopback
-    except ValueError:
-        return False

@@ -13,7 +13,8 @@ router = APIRouter(tags=["health"])
 
 START_PAGE = f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Comfyrail</title>
-<style>body{{font:1.1rem/1.6 system-ui;max-width:40rem;margin:4rem auto;padding:0 1rem}}</style>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="stylesheet" href="/comfyrail.css">
 <h1>Comfyrail {__version__} is running</h1>
 <p>Submit workflows to <code>POST /v1/workflows/execute</code>, or with
 <code>comfyrail run FILE --server</code> and this address.</p>

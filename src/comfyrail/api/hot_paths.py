@@ -79,4 +79,9 @@ class HotPaths:
             if hot.method == method:
                 check_permission(request.scope, hot.permission)
                 return await hot.handler(request)
-        return route_error(request, 405, {"Allow": ", ".join(hot.method for hot in group)})
+        return route_error(request, 405, {"Allow": ", ".join(_methods(group))})
+
+
+def _methods(group: list[HotPath]) -> list[str]:
+    named = {hot.method for hot in group}
+    return sorted(named | {"HEAD"} if "GET" in named else named)

@@ -29,7 +29,7 @@ HEADER = "idempotency-key"
 REPLAYED = "Idempotent-Replayed"
 LONGEST_KEY = 255
 LONGEST_REPLY = 1 << 20
-NOT_KEPT = {"date", "server", "content-length", "x-request-id"}
+NOT_KEPT = {"date", "server", "content-length", "x-request-id", "set-cookie"}
 SUCCESS = range(200, 300)
 
 
@@ -158,7 +158,7 @@ class _RecordedReply:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self.headers = _kept_headers(message)
-            self.can_be_kept = self.status in SUCCESS
+            self.can_be_kept = self.status in SUCCESS and not _is_secret(self.headers)
         elif message["type"] == "http.response.body" and self.can_be_kept:
             self.body += message.get("body", b"")
             self.can_be_kept = len(self.body) <= LONGEST_REPLY
@@ -178,6 +178,11 @@ async def _replay(kept: KeptReply, send: Send) -> None:
     headers.append((b"content-length", str(len(kept.body)).encode()))
     await send({"type": "http.response.start", "status": kept.status, "headers": headers})
     await send({"type": "http.response.body", "body": kept.body})
+
+
+def _is_secret(headers: Sequence[tuple[str, str]]) -> bool:
+    """A reply that is to be kept nowhere, such as a new API key: a second request is done anew."""
+    return any(name == "cache-control" and "no-store" in value for name, value in headers)
 
 
 def _kept_headers(message: Any) -> list[tuple[str, str]]:

@@ -37,6 +37,16 @@ async def read_json(
     return decode_json(await read_json_text(request, limit), decoder)
 
 
+async def read_optional_json(
+    request: Request, decoder: msgspec.json.Decoder[Body], default: Body
+) -> tuple[bytes, Body]:
+    """As `read_json`, with the text; the default where the request has no body."""
+    if not content_type(request) and not (content := await read_limited(request, BODY_LIMIT)):
+        return content, default
+    content = await read_json_text(request)
+    return content, decode_json(content, decoder)
+
+
 async def read_json_text(request: Request, limit: int = BODY_LIMIT) -> bytes:
     """The body of a request that says that it is JSON."""
     kind = content_type(request)
@@ -44,7 +54,7 @@ async def read_json_text(request: Request, limit: int = BODY_LIMIT) -> bytes:
         raise UnsupportedMediaType(
             f"Send JSON with the header 'Content-Type: application/json' (got {kind or 'none'})."
         )
-    return await _read_limited(request, limit)
+    return await read_limited(request, limit)
 
 
 def decode_json(content: bytes, decoder: msgspec.json.Decoder[Body]) -> Body:
@@ -87,10 +97,10 @@ def check_content_type(request: Request, *wanted: str) -> None:
 async def read_body(request: Request, limit: int, *wanted: str) -> bytes:
     """A body that is no JSON. Raises what the client should be told."""
     check_content_type(request, *wanted)
-    return await _read_limited(request, limit)
+    return await read_limited(request, limit)
 
 
-async def _read_limited(request: Request, limit: int) -> bytes:
+async def read_limited(request: Request, limit: int) -> bytes:
     announced = announced_size(request)
     if announced is not None and announced > limit:
         raise _too_large(limit)

@@ -22,8 +22,6 @@ class Operation:
     status: int = 200
     body: type | str | None = None
     errors: tuple[int, ...] = ()
-    parameters: tuple[str, ...] = ()
-    """Of the path, where the framework does not know them: hot paths."""
     other_statuses: tuple[int, ...] = ()
     """Further replies that are no errors: of the same form for 2xx, empty otherwise."""
     is_submission: bool = False
@@ -38,4 +36,11 @@ class Operation:
     is_shown: bool = True
     """Whether it is in the OpenAPI: pages and sockets are not."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """What else the OpenAPI says of it."""
+    """What else the OpenAPI says of it; its `parameters` are added to those of the route."""
+    other_replies: Mapping[int, type | str] = field(default_factory=dict)
+    """Further replies that are no errors, of another form."""
+    also_as: tuple[str, ...] = ()
+    """Content types that the reply can have besides."""
+    is_body_required: bool = True
+    reply_headers: tuple[str, ...] = ()
+    """Of the reply, such as `Location`; those of all routes are not named."""

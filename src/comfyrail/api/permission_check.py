@@ -11,14 +11,20 @@ def check_permission(scope: Scope, permission: Permission | None) -> None:
     """Raise Unauthorized for somebody unknown, Forbidden for one who may not."""
     if permission is None:
         return
-    principal: Principal | None = scope.get("principal")
-    if principal is None:
-        raise Unauthorized(
-            "Say who you are: send an API key or a token as 'Authorization: Bearer …'."
-        )
+    principal = check_known(scope)
     if not principal.may(permission):
         raise Forbidden(
             f"This needs the permission {permission.value}, which your key or token does not have.",
             code="PERMISSION_MISSING",
             details={"permission": permission.value},
         )
+
+
+def check_known(scope: Scope) -> Principal:
+    """The caller. Raises Unauthorized for somebody unknown."""
+    principal: Principal | None = scope.get("principal")
+    if principal is None:
+        raise Unauthorized(
+            "Say who you are: send an API key or a token as 'Authorization: Bearer …'."
+        )
+    return principal

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from comfyrail.api.access.acts import note_act
 from comfyrail.api.contract import time_of
 from comfyrail.api.messages import json_response, read_json
 from comfyrail.api.services import services_of
@@ -61,12 +62,16 @@ async def show_queue(request: Request) -> Response:
 async def pause_queue(request: Request) -> Response:
     """Start no more jobs. Running ones go on, new ones are accepted and wait."""
     body = await read_json(request, _pause_request)
-    return json_response(queue_body(await services_of(request).queue.pause(body.reason)))
+    report = await services_of(request).queue.pause(body.reason)
+    await note_act(request, "queue.pause", "queue", reason=body.reason)
+    return json_response(queue_body(report))
 
 
 @router.post(RESUME)
 async def resume_queue(request: Request) -> Response:
-    return json_response(queue_body(await services_of(request).queue.resume()))
+    report = await services_of(request).queue.resume()
+    await note_act(request, "queue.resume", "queue")
+    return json_response(queue_body(report))
 
 
 def queue_body(report: QueueReport) -> QueueBody:

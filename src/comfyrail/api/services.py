@@ -4,19 +4,33 @@ from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection
 
+from comfyrail.access.gatekeeper import Gatekeeper
 from comfyrail.access.principal import Principal
+from comfyrail.api.gate import Gate
 from comfyrail.store.interface import Store
+from comfyrail.usecases.accounts import Accounts
+from comfyrail.usecases.address_blocks import AddressBlocks
+from comfyrail.usecases.assets import Assets
+from comfyrail.usecases.audit import Audit
 from comfyrail.usecases.batches import Batches
+from comfyrail.usecases.comfyui import Comfyui
 from comfyrail.usecases.convert import ConvertWorkflow
 from comfyrail.usecases.figures import Figures
+from comfyrail.usecases.given_files import GivenFiles
 from comfyrail.usecases.health import CheckReadiness
 from comfyrail.usecases.jobs import Jobs
 from comfyrail.usecases.library import Library
+from comfyrail.usecases.logs import JobLogs
 from comfyrail.usecases.nodes import NodeTypes
 from comfyrail.usecases.plan import PlanWorkflow
 from comfyrail.usecases.queue import Queue
+from comfyrail.usecases.read_positions import ReadPositions
+from comfyrail.usecases.resubmit import ResubmitJob
+from comfyrail.usecases.runs import Runs
 from comfyrail.usecases.shutdown import Shutdown
 from comfyrail.usecases.submit import SubmitWorkflow
+from comfyrail.usecases.upload_sessions import UploadSessions
+from comfyrail.usecases.usage import TenantUsage
 from comfyrail.usecases.validate import ValidateWorkflow
 from comfyrail.usecases.workers import Workers
 
@@ -37,6 +51,21 @@ class Services:
     check_readiness: CheckReadiness
     shutdown: Shutdown
     replies: Store
+    assets: Assets
+    uploads: UploadSessions
+    gate: Gate
+    gatekeeper: Gatekeeper | None
+    """None: access is off."""
+    resubmit: ResubmitJob
+    logs: JobLogs
+    accounts: Accounts
+    usage: TenantUsage
+    audit: Audit
+    address_blocks: AddressBlocks
+    runs: Runs
+    given_files: GivenFiles
+    read_positions: ReadPositions
+    comfyui: Comfyui
 
 
 def services_of(connection: HTTPConnection) -> Services:

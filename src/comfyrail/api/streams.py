@@ -1,7 +1,8 @@
 """API v1: a job's events, live, by Server-Sent Events and by WebSocket."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import msgspec
 from fastapi import APIRouter
@@ -17,6 +18,7 @@ from comfyrail.api.messages import encode
 from comfyrail.api.services import principal_of, services_of
 from comfyrail.errors import ComfyrailError, MalformedRequest
 from comfyrail.ids import JobId
+from comfyrail.usecases.jobs import JobStatus
 
 HEARTBEAT_SECONDS = 15
 
@@ -33,12 +35,24 @@ _read_message = msgspec.json.Decoder(SocketMessage).decode
 @router.get(EXECUTION + "/events")
 async def stream_events(request: Request, execution_id: str, after: str | None = None) -> Response:
     """Server-Sent Events from number `Last-Event-ID` (or `after`) on; `event: close` ends them."""
-    number = _event_number(request.headers.get("last-event-id") or after)
+    return await send_events(request, JobId(execution_id), after)
+
+
+@router.websocket(EXECUTION + "/ws")
+async def socket_events(socket: WebSocket, execution_id: str, after: str | None = None) -> None:
+    """The current state first, then events; `{"type": "cancel"}` cancels the job."""
+    await follow_by_socket(
+        socket, JobId(execution_id), after, lambda status: execution_body(status.job, status)
+    )
+
+
+async def send_events(request: Request, job_id: JobId, after: str | None) -> Response:
+    number = event_number(request.headers.get("last-event-id") or after)
     jobs, principal = services_of(request).jobs, principal_of(request)
-    await jobs.status(principal, JobId(execution_id))
+    await jobs.status(principal, job_id)
 
     async def events() -> AsyncIterator[ServerSentEvent]:
-        async for event in jobs.events(principal, JobId(execution_id), number):
+        async for event in jobs.events(principal, job_id, number):
             yield ServerSentEvent(
                 encode(event_body(event)).decode(), event=event.type, id=str(event.number)
             )
@@ -47,19 +61,19 @@ async def stream_events(request: Request, execution_id: str, after: str | None =
     return EventSourceResponse(events(), ping=HEARTBEAT_SECONDS)
 
 
-@router.websocket(EXECUTION + "/ws")
-async def socket_events(socket: WebSocket, execution_id: str, after: str | None = None) -> None:
-    """The current state first, then events; `{"type": "cancel"}` cancels the job."""
+async def follow_by_socket(
+    socket: WebSocket, job_id: JobId, after: str | None, body: Callable[[JobStatus], Any]
+) -> None:
+    """`body` shows the state that is sent first."""
     jobs, principal = services_of(socket).jobs, principal_of(socket)
-    job_id = JobId(execution_id)
     try:
-        number = None if after is None else _event_number(after)
+        number = None if after is None else event_number(after)
         status = await jobs.status(principal, job_id)
     except ComfyrailError as error:
         await socket.send_denial_response(error_response(error, socket.scope))
         return
     await socket.accept()
-    state = {"type": "state", "data": execution_body(status.job, status)}
+    state = {"type": "state", "data": body(status)}
     await socket.send_text(encode(state).decode())
     listener = asyncio.create_task(_obey(socket, job_id), name=f"socket-{job_id}")
     sender = asyncio.create_task(
@@ -107,7 +121,7 @@ def _message_type(text: str) -> str:
         raise MalformedRequest('Send JSON messages such as {"type": "cancel"}.') from error
 
 
-def _event_number(text: str | None) -> int:
+def event_number(text: str | None) -> int:
     if text is None:
         return 0
     if not text.isascii() or not text.isdigit() or len(text) > 15:

@@ -7,7 +7,10 @@ from comfyrail.api import (
     check_contract,
     checks,
     contract,
+    docs_page,
+    examples,
     executions,
+    job_logs,
     library,
     library_contract,
     metrics,
@@ -17,7 +20,24 @@ from comfyrail.api import (
     worker_contract,
     workers,
 )
+from comfyrail.api.conditional import LONGEST_POLL_SECONDS, MOST_EVENTS
 from comfyrail.api.operations import Operation, Operations
+
+TAGS = ["executions"]
+LONG_POLL = [
+    {
+        "name": "wait",
+        "in": "query",
+        "schema": {"type": "integer", "minimum": 0, "maximum": LONGEST_POLL_SECONDS},
+        "description": "With `If-None-Match` or `after`: seconds to wait for a change.",
+    },
+    {
+        "name": "after",
+        "in": "query",
+        "schema": {"type": "integer", "minimum": 0, "maximum": MOST_EVENTS},
+        "description": "With `wait`: the number of the last event that you know of.",
+    },
+]
 
 _EVENTS = executions.EXECUTION + "/events"
 _OUTPUT = executions.EXECUTION + "/outputs/{output_id}"
@@ -29,47 +49,97 @@ OPERATIONS: Operations = {
         contract.ExecuteReply,
         202,
         contract.ExecuteRequest,
-        (404, 413, 415, 422),
+        (404, 422),
         is_submission=True,
+        headers=("Prefer",),
+        example=examples.EXECUTE,
+        other_replies={200: contract.Execution},
+        reply_headers=("Location", "Preference-Applied"),
+        extra={"tags": TAGS},
+    ),
+    ("post", executions.RUNSYNC): Operation(
+        Permission.JOBS_WRITE,
+        "Submit a workflow and wait for its end",
+        contract.Execution,
+        200,
+        contract.ExecuteRequest,
+        (404, 422),
+        is_submission=True,
+        headers=("Prefer",),
+        example=examples.EXECUTE,
+        other_replies={202: contract.ExecuteReply},
+        reply_headers=("Location", "Preference-Applied"),
     ),
     ("get", executions.EXECUTION): Operation(
         Permission.JOBS_READ,
         "Status of an execution",
         contract.Execution,
-        errors=(404,),
-        parameters=("execution_id",),
+        headers=("If-None-Match",),
+        other_statuses=(304,),
+        extra={"tags": TAGS, "parameters": LONG_POLL},
     ),
     ("patch", executions.EXECUTION): Operation(
         Permission.JOBS_WRITE,
         "Change the priority of an execution",
         contract.Execution,
         body=contract.ChangeRequest,
-        errors=(404, 409, 415),
-        parameters=("execution_id",),
-    ),
-    ("get", executions.EXECUTION + "/nodes"): Operation(
-        Permission.JOBS_READ, "Results of its nodes", contract.NodeResults, errors=(404,)
-    ),
-    ("get", executions.EXECUTION + "/preview"): Operation(
-        Permission.JOBS_READ, "Latest preview image", "image/jpeg", errors=(404,)
+        errors=(409,),
+        example=examples.CHANGE,
+        extra={"tags": TAGS},
     ),
     ("get", executions.EXECUTIONS): Operation(
         Permission.JOBS_READ, "List executions", contract.ExecutionList
     ),
     ("post", executions.EXECUTION + "/cancel"): Operation(
-        Permission.JOBS_WRITE, "Cancel an execution", contract.Execution, errors=(404, 409)
+        Permission.JOBS_WRITE, "Cancel an execution", contract.Execution, errors=(409,)
+    ),
+    ("post", executions.EXECUTION + "/retry"): Operation(
+        Permission.JOBS_WRITE,
+        "Run an execution once more",
+        contract.ExecuteReply,
+        202,
+        contract.RetryRequest,
+        (409, 422),
+        is_submission=True,
+        headers=("Prefer",),
+        example=examples.RETRY,
+        other_replies={200: contract.Execution},
+        is_body_required=False,
+        reply_headers=("Location", "Preference-Applied"),
+    ),
+    ("get", executions.EXECUTION + "/logs"): Operation(
+        Permission.JOBS_READ, "Log of an execution", job_logs.LogBody, also_as=("text/plain",)
+    ),
+    ("get", executions.EXECUTION + "/nodes"): Operation(
+        Permission.JOBS_READ, "Results of its nodes", contract.NodeResults
+    ),
+    ("get", executions.EXECUTION + "/preview"): Operation(
+        Permission.JOBS_READ,
+        "Latest preview image",
+        "image/jpeg",
+        headers=("If-None-Match",),
+        other_statuses=(304,),
+        also_as=("image/png",),
     ),
     ("get", executions.EXECUTION + "/outputs"): Operation(
-        Permission.JOBS_READ, "Outputs of an execution", contract.OutputList, errors=(404,)
+        Permission.JOBS_READ, "Outputs of an execution", contract.OutputList
     ),
     ("get", _OUTPUT): Operation(
-        Permission.JOBS_READ, "Download an output", "application/octet-stream", errors=(404,)
+        Permission.JOBS_READ,
+        "Download an output",
+        "*/*",
+        errors=(416,),
+        headers=("Range", "If-None-Match"),
+        other_statuses=(206, 304),
     ),
     ("get", executions.EXECUTION + "/ws"): Operation(
         Permission.JOBS_READ, "Follow an execution by WebSocket", "", 101, is_shown=False
     ),
     ("get", _EVENTS): Operation(
-        Permission.JOBS_READ, "Follow an execution", "text/event-stream", errors=(404,)
+        Permission.JOBS_READ,
+        "Follow an execution",
+        "text/event-stream",
+        headers=("Last-Event-ID",),
     ),
     ("post", checks.VALIDATE): Operation(
         Permission.JOBS_READ,
@@ -78,6 +148,7 @@ OPERATIONS: Operations = {
         body=check_contract.CheckRequest,
         errors=(404, 413, 415),
         writes=False,
+        example=examples.CHECK,
     ),
     ("post", checks.PLAN): Operation(
         Permission.JOBS_READ,
@@ -86,6 +157,7 @@ OPERATIONS: Operations = {
         body=check_contract.CheckRequest,
         errors=(404, 413, 415, 422),
         writes=False,
+        example=examples.CHECK,
     ),
     ("post", checks.CONVERT): Operation(
         Permission.JOBS_READ,
@@ -94,6 +166,7 @@ OPERATIONS: Operations = {
         body="application/json",
         errors=(413, 415, 422),
         writes=False,
+        example=examples.WORKFLOW,
     ),
     ("get", checks.WORKFLOW_SCHEMA): Operation(
         Permission.JOBS_READ, "JSON Schema of a workflow", "application/json"
@@ -131,6 +204,7 @@ OPERATIONS: Operations = {
         library_contract.SaveWorkflowRequest,
         (409, 413, 415, 422),
         other_statuses=(200,),
+        example=examples.SAVE_WORKFLOW,
     ),
     ("delete", library_contract.LIBRARY_ENTRY): Operation(
         Permission.LIBRARY_WRITE, "Delete a workflow", "", 204, errors=(404,)
@@ -162,6 +236,7 @@ OPERATIONS: Operations = {
         batch_contract.BatchRequest,
         (404, 413, 415, 422),
         is_submission=True,
+        example=examples.BATCH,
     ),
     ("get", batch_contract.BATCHES): Operation(
         Permission.JOBS_READ, "List batches", batch_contract.BatchList
@@ -184,6 +259,7 @@ OPERATIONS: Operations = {
         batch_contract.BatchBody,
         body=batch_contract.ScoreRequest,
         errors=(404, 409, 415),
+        example=examples.SCORE,
     ),
     ("get", queue.QUEUE): Operation(Permission.FLEET_READ, "Show the queue", queue.QueueBody),
     ("post", queue.PAUSE): Operation(
@@ -192,6 +268,7 @@ OPERATIONS: Operations = {
         queue.QueueBody,
         body=queue.PauseRequest,
         errors=(415,),
+        example=examples.PAUSE,
     ),
     ("post", queue.RESUME): Operation(Permission.FLEET_WRITE, "Resume the queue", queue.QueueBody),
     ("get", workers.WORKERS): Operation(
@@ -204,6 +281,7 @@ OPERATIONS: Operations = {
         201,
         worker_contract.AddWorkerRequest,
         (409, 415, 422),
+        example=examples.ADD_WORKER,
     ),
     ("get", workers.FLEET): Operation(
         Permission.FLEET_READ, "Show the fleet's figures", worker_contract.FleetBody
@@ -224,9 +302,18 @@ OPERATIONS: Operations = {
         Permission.FLEET_WRITE, "Take a worker back", worker_contract.WorkerBody, errors=(404,)
     ),
     ("get", workers.LOGS): Operation(
-        Permission.FLEET_READ, "Log of a worker", worker_contract.WorkerLogs, errors=(404, 502)
+        Permission.FLEET_WRITE, "Log of a worker", worker_contract.WorkerLogs, errors=(404, 502)
     ),
     ("get", "/"): Operation(None, "Start page", "text/html", is_shown=False),
+    ("get", docs_page.OPENAPI): Operation(
+        None,
+        "This description",
+        "application/json",
+        headers=("If-None-Match",),
+        other_statuses=(304,),
+    ),
+    ("get", docs_page.DOCS): Operation(None, "Page of the API", "text/html", is_shown=False),
+    ("get", docs_page.FILE): Operation(None, "Its parts", "text/html", is_shown=False),
     ("get", "/health"): Operation(None, "Liveness", contract.Health),
     ("get", "/ready"): Operation(None, "Readiness", contract.Readiness),
 }

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from comfyrail.api.access.acts import note_act
 from comfyrail.api.messages import json_response, read_json
 from comfyrail.api.services import services_of
 from comfyrail.api.worker_contract import (
@@ -42,6 +43,7 @@ async def add_worker(request: Request) -> Response:
     """Add a running ComfyUI or `comfyrail worker` by its URL, or let a driver make one."""
     wanted = new_worker(await read_json(request, _add_request))
     view = await services_of(request).workers.add(wanted)
+    await note_act(request, "worker.add", view.id, driver=view.driver)
     return json_response(worker_body(view), 201, {"Location": WORKER.format(worker_id=view.id)})
 
 
@@ -61,29 +63,32 @@ async def show_worker(request: Request, worker_id: str) -> Response:
 async def remove_worker(request: Request, worker_id: str) -> Response:
     """Let go of a worker, and end it if Comfyrail started it; its running jobs go to others."""
     await services_of(request).workers.remove(WorkerId(worker_id))
+    await note_act(request, "worker.remove", worker_id)
     return Response(status_code=204)
 
 
 @router.post(DRAIN)
 async def drain_worker(request: Request, worker_id: str) -> Response:
     """Let a worker finish what it has begun and give it nothing more."""
-    return json_response(worker_body(await services_of(request).workers.drain(WorkerId(worker_id))))
+    view = await services_of(request).workers.drain(WorkerId(worker_id))
+    await note_act(request, "worker.drain", view.id)
+    return json_response(worker_body(view))
 
 
 @router.post(CORDON)
 async def cordon_worker(request: Request, worker_id: str) -> Response:
     """Give a worker no new jobs until it is resumed."""
-    return json_response(
-        worker_body(await services_of(request).workers.cordon(WorkerId(worker_id)))
-    )
+    view = await services_of(request).workers.cordon(WorkerId(worker_id))
+    await note_act(request, "worker.cordon", view.id)
+    return json_response(worker_body(view))
 
 
 @router.post(RESUME)
 async def resume_worker(request: Request, worker_id: str) -> Response:
     """Take a cordoned, drained or blocked worker back."""
-    return json_response(
-        worker_body(await services_of(request).workers.resume(WorkerId(worker_id)))
-    )
+    view = await services_of(request).workers.resume(WorkerId(worker_id))
+    await note_act(request, "worker.resume", view.id)
+    return json_response(worker_body(view))
 
 
 @router.get(LOGS)

@@ -14,6 +14,11 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from comfyrail.api.app import create_app
+from comfyrail.bootstrap.http_connections import (
+    connections_within,
+    protocol_for,
+    raise_file_limit,
+)
 from comfyrail.bootstrap.settings import Settings
 from comfyrail.bootstrap.wiring import running_server
 from comfyrail.errors import ConfigurationError, StoreUnavailable
@@ -30,6 +35,8 @@ from comfyrail.usecases.shutdown import Shutdown
 log = structlog.get_logger(__name__)
 
 GRACE_SECONDS = 3
+KEEP_ALIVE_SECONDS = 75
+"""Longer than the 60 of common proxies: a connection is not closed under a request."""
 SOCKET_MESSAGE_LIMIT = 1 << 20
 
 
@@ -62,7 +69,8 @@ async def _serve(
     try:
         async with running_server(settings) as services:
             stop.has_started()
-            server = _Server(_http_config(create_app(services)), url_of(listener), announce)
+            config = _http_config(create_app(services), settings.max_connections)
+            server = _Server(config, url_of(listener), announce)
             ending = asyncio.create_task(
                 _end_when_asked(server, stop, services.shutdown, settings.shutdown_seconds),
                 name="ending",
@@ -97,9 +105,14 @@ async def _end_when_asked(
         server.handle_exit(signal.SIGTERM, None)
 
 
-def _http_config(app: ASGIApp) -> uvicorn.Config:
+def _http_config(app: ASGIApp, max_connections: int) -> uvicorn.Config:
+    most = connections_within(max_connections, raise_file_limit())
+    if most < max_connections:
+        log.warning("fewer_connections", max_connections=most, why="the limit of open files")
     return uvicorn.Config(
         app,
+        http=protocol_for(most),
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         log_config=None,
         log_level="critical",
         access_log=False,

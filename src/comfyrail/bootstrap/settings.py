@@ -2,7 +2,7 @@
 
 import os
 import re
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +19,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from comfyrail.errors import ConfigurationError
 from comfyrail.jobs.recovery import MAXIMUM_RETRIES, MOST_RETRIES
+from comfyrail.results.sniffing import ALLOWED_TYPES
 from comfyrail.store.interface import DEFAULT_LEASE_SECONDS
 from comfyrail.validation.policy import CONTENT_TYPES
 from comfyrail.workflow.nearest import did_you_mean, nearest_names
@@ -27,11 +28,12 @@ DEFAULT_DATA_FOLDER = Path("comfyrail-data")
 MOST_LOCAL_WORKERS = 2
 SECRET_PREFIX = "COMFYRAIL_SECRET_"  # noqa: S105 - the beginning of variables' names
 SHORTEST_TOKEN = 16
+SHORTEST_JWT_SECRET = 32
 OTHER_VARIABLES = frozenset(
     f"COMFYRAIL_{name}"
     for name in (
         *("SERVER", "BROKER", "CONFIG", "NODES", "TASK", "TASK_KEY"),
-        *("COMFYUI_CACHE", "COMFYUI_PYTHON"),
+        *("COMFYUI_CACHE", "COMFYUI_PYTHON", "API_KEY"),
     )
 )
 """Those of other commands."""
@@ -73,9 +75,33 @@ def _check_domains(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+def _check_origins(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if name != "*" and not _ORIGIN.fullmatch(name):
+            raise ValueError(f"{name!r} is not like https://app.example.com, or *")
+    return names
+
+
+def _check_networks(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        ip_network(name)
+    return names
+
+
+def _check_folders(folders: tuple[Path, ...]) -> tuple[Path, ...]:
+    for folder in folders:
+        if not folder.is_absolute():
+            raise ValueError(f"{str(folder)!r} is no whole path: begin with '/'")
+    return folders
+
+
+_ORIGIN = re.compile(r"https?://[\w.-]+(:\d{1,5})?|https?://\[[0-9a-fA-F:.]+\](:\d{1,5})?")
 _DOMAIN = re.compile(r"\*|(\*\.)?([\w-]+\.)*[\w-]+\.?|\[?[0-9A-Fa-f:.]+\]?")
 
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+Folders = Annotated[
+    tuple[Path, ...], NoDecode, BeforeValidator(_split), AfterValidator(_check_folders)
+]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Rates = Annotated[dict[str, Rate], NoDecode, BeforeValidator(_split_rates)]
 Limit = Annotated[int, Field(ge=0)]
@@ -130,8 +156,24 @@ class Settings(PolicySettings, BaseSettings):
     agent_token: SecretStr | None = None
     poll_seconds: float = Field(5.0, gt=0, le=600)
     policy: Path | None = None
+    run_folders: Folders = ()
+    run_concurrency: Limit = 3
+    state_dir: Path | None = None
     check_urls: bool = True
+    max_upload_bytes: Limit = 2 << 30
+    allowed_upload_types: Names = ALLOWED_TYPES
+    asset_retention_seconds: float = Field(0.0, ge=0, le=366 * 86400, allow_inf_nan=False)
     gpu_rates: Rates = Field(default_factory=dict)
+    access: Literal["off", "on"] = "off"
+    jwt_secret: SecretStr | None = None
+    jwt_jwks: str | None = None
+    jwt_issuer: str | None = None
+    jwt_audience: str | None = None
+    cors_origins: Annotated[Names, AfterValidator(_check_origins)] = ()
+    trusted_proxies: Annotated[Names, AfterValidator(_check_networks)] = ()
+    auth_failures: int = Field(10, ge=0, le=10_000)
+    redis_url: SecretStr | None = None
+    max_connections: int = Field(10_000, ge=10, le=1_000_000)
     min_free_bytes: Limit = 64 << 20
     shutdown_seconds: float = Field(10.0, ge=0, le=3600, allow_inf_nan=False)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -151,12 +193,7 @@ def load_settings(**flags: Any) -> Settings:
         from comfyrail.engine.configuration import load_configuration  # noqa: PLC0415
 
         load_configuration(settings.engine_config)
-    if not _is_loopback(settings.host):
-        raise ConfigurationError(
-            f"--host {settings.host} would open the server to the network, and this version has "
-            "no access control yet. Use 127.0.0.1, and an SSH tunnel from elsewhere.",
-            code="ACCESS_IS_OFF",
-        )
+    check_access(settings)
     _check_agents(settings)
     return settings
 
@@ -168,6 +205,36 @@ def secrets() -> dict[str, str]:
         for name, value in os.environ.items()
         if name.startswith(SECRET_PREFIX)
     }
+
+
+def check_access(settings: Settings) -> None:
+    """Raise ConfigurationError for what would leave a door open, or cannot be checked."""
+    is_on = settings.access == "on"
+    if not is_on and not _is_loopback(settings.host):
+        raise ConfigurationError(
+            f"--host {settings.host} would open the server to the network, and access is off: "
+            "everybody could use it. Turn access on with --access on, or use 127.0.0.1 and an SSH "
+            "tunnel from elsewhere.",
+            code="ACCESS_IS_OFF",
+        )
+    if not is_on and "*" in settings.cors_origins:
+        raise ConfigurationError(
+            "cors_origins is * and access is off: any page that somebody here opens could use the "
+            "server. Name the origins, or turn access on with --access on.",
+            code="ACCESS_IS_OFF",
+        )
+    given = settings.jwt_secret
+    secret = None if given is None else given.get_secret_value().encode()
+    if secret is not None and settings.jwt_jwks is not None:
+        raise ConfigurationError(
+            "jwt_secret and jwt_jwks are both set. Tokens are signed with one or the other."
+        )
+    if secret is not None and len(secret) < SHORTEST_JWT_SECRET:
+        raise ConfigurationError(
+            f"jwt_secret (COMFYRAIL_JWT_SECRET) has fewer than {SHORTEST_JWT_SECRET} bytes: it "
+            "could be guessed from a token. Make one with: openssl rand -hex 32",
+            code="JWT_SECRET_TOO_SHORT",
+        )
 
 
 def _check_agents(settings: Settings) -> None:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from comfyrail.cli.terminal import errors, plain
 from comfyrail.client import (
+    KEY_VARIABLE,
     InvalidAddress,
     InvalidRequest,
     RequestFailed,
@@ -20,6 +21,7 @@ FAILED = 1
 WRONG_USE = 2
 CANNOT_START = 3
 INTERRUPTED = 130
+UNKNOWN_CALLER = 401
 
 Result = TypeVar("Result")
 
@@ -50,4 +52,10 @@ def call_server(work: Coroutine[Any, Any, Result], *, explains_refusal: bool = T
             for finding in error.findings
             if finding.get("severity") == "error"
         ]
-        explain_and_exit("\n       ".join(findings) or str(error), WRONG_USE)
+        explain_and_exit("\n       ".join(findings) or _refusal(error), WRONG_USE)
+
+
+def _refusal(error: RequestFailed) -> str:
+    if error.status == UNKNOWN_CALLER:
+        return f"{error} Commands take it from the environment: export {KEY_VARIABLE}=…"
+    return str(error)

@@ -1,5 +1,8 @@
 """Tables of jobs."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from rich.text import Text
 
 from comfyrail.cli.exits import call_server
@@ -7,7 +10,17 @@ from comfyrail.cli.failures import HOW, advice_of
 from comfyrail.cli.tables import add_row, ago, coloured, new_table, print_table
 from comfyrail.cli.terminal import line, plain, say
 from comfyrail.cli.waiting import reason_to_wait, seconds_until
-from comfyrail.client import AttemptOfJob, ComfyrailClient, Execution, NodeResult, Output
+from comfyrail.client import (
+    AttemptOfJob,
+    ComfyrailClient,
+    Execution,
+    LogLine,
+    NodeResult,
+    Output,
+    Submitted,
+)
+
+COLOURS = {"warning": "yellow", "error": "red"}
 
 
 def show_jobs(server: str, status: str | None, limit: int) -> None:
@@ -55,6 +68,27 @@ def cancel_job(server: str, job_id: str) -> None:
         say(job.execution_id, "is", coloured(job.status).append("."))
     else:
         say(f"{job.execution_id} is being stopped on {job.worker_id}.")
+
+
+def retry_job(server: str, job_id: str, changes: Mapping[str, float | None]) -> None:
+    async def ask() -> Submitted:
+        wanted: dict[str, Any] = {
+            name: value for name, value in changes.items() if value is not None
+        }
+        async with ComfyrailClient(server) as client:
+            return await client.retry(job_id, **wanted)
+
+    say(f"{job_id} runs once more as {call_server(ask()).execution_id}.")
+
+
+def show_log(server: str, job_id: str) -> None:
+    async def ask() -> list[LogLine]:
+        async with ComfyrailClient(server) as client:
+            return [each async for each in client.logs(job_id)]
+
+    for each in call_server(ask()):
+        when = each.timestamp.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        say(when, Text(f"{each.level:<7}", COLOURS.get(each.level, "")), line(each.message))
 
 
 def change_priority(server: str, job_id: str, priority: int) -> None:

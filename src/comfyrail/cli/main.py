@@ -16,7 +16,9 @@ with quiet_interrupts():
     from comfyrail import __version__
     from comfyrail.cli.batches import batches_app
     from comfyrail.cli.bench import bench_app
+    from comfyrail.cli.blocks import blocks_app
     from comfyrail.cli.exits import CANNOT_START, INTERRUPTED, WRONG_USE, explain_and_exit
+    from comfyrail.cli.keys import keys_app
     from comfyrail.cli.options import (
         DEFAULT_SERVER,
         AutoFixOption,
@@ -25,6 +27,7 @@ with quiet_interrupts():
         CheckServerOption,
         FileArgument,
         LimitOption,
+        OfflineDataOption,
         OptimizeOption,
         SameServerOption,
         ServerOption,
@@ -40,6 +43,8 @@ with quiet_interrupts():
         queue_wishes,
     )
     from comfyrail.cli.terminal import accept_any_text
+    from comfyrail.cli.uploads import uploads_app
+    from comfyrail.cli.users import users_app
     from comfyrail.cli.workers import workers_app
     from comfyrail.cli.workflows import workflows_app
     from comfyrail.errors import ConfigurationError
@@ -56,7 +61,11 @@ app.add_typer(batches_app, name="batches")
 app.add_typer(bench_app, name="bench")
 app.add_typer(queue_app, name="queue")
 app.add_typer(workers_app, name="workers")
+app.add_typer(uploads_app, name="uploads")
 app.add_typer(workflows_app, name="workflows")
+app.add_typer(users_app, name="users")
+app.add_typer(keys_app, name="keys")
+app.add_typer(blocks_app, name="blocks")
 
 StatusOption = Annotated[
     str | None,
@@ -115,6 +124,12 @@ def serve(
     agent_port: Annotated[
         int | None, typer.Option(help="Port where agents dial in (default: they cannot).")
     ] = None,
+    access: Annotated[
+        str | None,
+        typer.Option(
+            help="off: this machine only, everybody is one user (default); on: with keys."
+        ),
+    ] = None,
     announce: Annotated[bool, typer.Option(hidden=True)] = False,
     exit_with_parent: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
@@ -132,6 +147,7 @@ def serve(
         fleet=fleet,
         agent_host=agent_host,
         agent_port=agent_port,
+        access=access,
     )
     configure_logs(as_json=settings.log_json, level=settings.log_level)
     for said in unknown_variables():
@@ -524,6 +540,36 @@ def cancel_job(
     listings.cancel_job(server or context.obj, job_id)
 
 
+@jobs_app.command("retry")
+def retry_job(
+    context: typer.Context,
+    job_id: JobArgument,
+    priority: Annotated[
+        int | None, typer.Option(min=1, max=10, help="Another priority than it had.")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds that it may run, other than it had.")
+    ] = None,
+    max_retries: MaxRetriesOption = None,
+    server: SameServerOption = None,
+) -> None:
+    """Run an ended job once more, as a new job."""
+    from comfyrail.cli import listings
+
+    changes = {"priority": priority, "timeout": timeout, "max_retries": max_retries}
+    listings.retry_job(server or context.obj, job_id, changes)
+
+
+@jobs_app.command("logs")
+def show_log_of_job(
+    context: typer.Context, job_id: JobArgument, server: SameServerOption = None
+) -> None:
+    """Show what has happened to a job."""
+    from comfyrail.cli import listings
+
+    listings.show_log(server or context.obj, job_id)
+
+
 @jobs_app.command("prioritize")
 def prioritize_job(
     context: typer.Context,
@@ -547,6 +593,21 @@ def show_nodes_of_job(
     from comfyrail.cli import listings
 
     listings.show_nodes_of_job(server or context.obj, job_id)
+
+
+@app.command()
+def audit(
+    actor: Annotated[str | None, typer.Option(help="Only what this user did.")] = None,
+    act: Annotated[str | None, typer.Option(help="Only such acts, such as worker.drain.")] = None,
+    limit: LimitOption = 50,
+    server: ServerOption = DEFAULT_SERVER,
+    data: OfflineDataOption = None,
+) -> None:
+    """Show what those who run the server have done, the newest first."""
+    from comfyrail.cli import accounts
+    from comfyrail.cli.access_desk import Desk
+
+    accounts.show_audit(Desk(server, data), actor, act, limit)
 
 
 @app.command()

@@ -25,7 +25,7 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         help="Set an input: NODE.INPUT=VALUE (node id or title), or NAME=VALUE of one that the "
-        "workflow declares.",
+        "workflow declares. With run, @FILE as value gives that file.",
     ),
 ]
 CheckServerOption = Annotated[
@@ -42,6 +42,10 @@ CatalogOption = Annotated[
 CatalogDataOption = Annotated[
     Path | None,
     typer.Option("--data", help="Data folder whose workers count (default comfyrail-data)."),
+]
+OfflineDataOption = Annotated[
+    Path | None,
+    typer.Option("--data", help="Work on this data folder itself, while no server uses it."),
 ]
 AutoFixOption = Annotated[
     bool, typer.Option("--auto-fix", help="Mend common faults first, and say which.")

@@ -30,13 +30,23 @@ async def private_server(workers: int = 1) -> AsyncIterator[str]:
                 sys.executable, "-m", "comfyrail", "serve", "--port", "0", "--data", folder,
                 "--workers", str(workers), "--announce", "--exit-with-parent",
                 stdin=PIPE, stdout=PIPE, stderr=log_file, start_new_session=True,
-                env={**os.environ, "COMFYRAIL_SHUTDOWN_SECONDS": "0"},
+                env=_environment(),
             )
             # fmt: on
         try:
             yield await _wait_ready(process, log_path)
         finally:
             await _stop(process)
+
+
+def _environment() -> dict[str, str]:
+    """A server for its caller alone, however other servers here are set up."""
+    own = {
+        "COMFYRAIL_SHUTDOWN_SECONDS": "0",
+        "COMFYRAIL_ACCESS": "off",
+        "COMFYRAIL_HOST": "127.0.0.1",
+    }
+    return {**os.environ, **own}
 
 
 async def _wait_ready(process: Process, log_path: Path) -> str:

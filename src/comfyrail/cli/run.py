@@ -14,6 +14,7 @@ from rich.text import Text
 
 from comfyrail.cli.exits import CANNOT_START, FAILED, WRONG_USE, call_server, explain_and_exit
 from comfyrail.cli.failures import advice_of, retry_notice
+from comfyrail.cli.given_files import check_given, give_all
 from comfyrail.cli.library_source import find_workflow
 from comfyrail.cli.private_server import private_server
 from comfyrail.cli.results import checked_folder, print_path, save_output
@@ -49,6 +50,7 @@ def run_workflow(request: RunRequest) -> None:
     """Do it and exit with the code that says how it ended."""
     workflow = _workflow_of(request)
     parameters = dict(read_setting(text) for text in request.settings)
+    check_given(parameters)
     sys.exit(call_server(_run_until_signal(request, workflow, parameters)))
 
 
@@ -96,6 +98,7 @@ class _Run:
         ):
             self._stopper.hold()
             source, workflow = await find_workflow(client, source)
+            parameters = await give_all(client, parameters)
             submitted = await client.submit(source, parameters, **request.options)
             for fix in submitted.fixes:
                 errors.print(Text.assemble(("Fixed:", "green"), " ", plain(fix.message)))

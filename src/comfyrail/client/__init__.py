@@ -11,13 +11,16 @@ from comfyrail.client.checks import (
     WorkerPlan,
 )
 from comfyrail.client.client import (
+    KEY_VARIABLE,
     AttemptOfJob,
     ComfyrailClient,
     Event,
     Execution,
     ExecutionFailure,
+    LogLine,
     NodeResult,
     Output,
+    Submitted,
 )
 from comfyrail.client.errors import (
     InvalidAddress,
@@ -34,9 +37,12 @@ from comfyrail.client.library import (
     SavedWorkflow,
     WorkflowSummary,
 )
+from comfyrail.client.uploads import Asset
 
 __all__ = [
+    "KEY_VARIABLE",
     "UNCHANGED",
+    "Asset",
     "AttemptOfJob",
     "ComfyrailClient",
     "DeclaredInput",
@@ -49,6 +55,7 @@ __all__ = [
     "InvalidAddress",
     "InvalidRequest",
     "LibraryWorkflow",
+    "LogLine",
     "NodeResult",
     "NodeSummary",
     "NodeType",
@@ -59,6 +66,7 @@ __all__ = [
     "RequestFailed",
     "SavedWorkflow",
     "ServerUnreachable",
+    "Submitted",
     "UnexpectedReply",
     "ValidationReport",
     "Worker",

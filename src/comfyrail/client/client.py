@@ -1,6 +1,8 @@
 """An asynchronous client of API v1."""
 
 import asyncio
+import io
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -11,6 +13,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from comfyrail.client.access import Access
 from comfyrail.client.batches import Batches
 from comfyrail.client.checks import (
     Converted,
@@ -32,13 +35,16 @@ from comfyrail.client.event_stream import read_events
 from comfyrail.client.fleet import Fleet, Queue
 from comfyrail.client.library import Library
 from comfyrail.client.paths import quoted
+from comfyrail.client.uploads import Uploads
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
+KEY_VARIABLE = "COMFYRAIL_API_KEY"
 PATIENCE_SECONDS = 30.0
 CALL_TIMEOUT = aiohttp.ClientTimeout(total=60, sock_connect=5)
 STREAM_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=60)
 RECONNECT_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 DOWNLOAD_CHUNK = 1 << 18
+LARGE_BODY = 1 << 20
 UNAVAILABLE = 503
 GATEWAY_STATUSES = {502, 503, 504}
 
@@ -144,6 +150,16 @@ class NodeResult(msgspec.Struct):
     error_message: str | None
 
 
+class LogLine(msgspec.Struct):
+    """What happened to a job, in words."""
+
+    number: int
+    timestamp: datetime
+    level: str
+    event: str
+    message: str
+
+
 class Submitted(msgspec.Struct):
     """`fixes` is what was mended, where that was asked for."""
 
@@ -162,6 +178,11 @@ class _OutputList(msgspec.Struct):
     outputs: list[Output]
 
 
+class _Log(msgspec.Struct):
+    lines: list[LogLine]
+    next_after: int | None
+
+
 class _NodeResults(msgspec.Struct):
     nodes: list[NodeResult]
 
@@ -171,17 +192,29 @@ class ComfyrailClient:
 
     `patience` is for how many seconds a broken event stream is taken up again; `library` has the
     calls to the server's library of workflows, `fleet` those to its workers, `queue` those to its
-    queue.
+    queue, `access` those about users and keys.
+
+    `api_key` is an API key or a token; without one the client takes COMFYRAIL_API_KEY of the
+    environment.
     """
 
-    def __init__(self, server: str = DEFAULT_SERVER, *, patience: float | None = None) -> None:
+    def __init__(
+        self,
+        server: str = DEFAULT_SERVER,
+        *,
+        api_key: str | None = None,
+        patience: float | None = None,
+    ) -> None:
         self.server = server if server.endswith("://") else server.rstrip("/")
         self._patience = PATIENCE_SECONDS if patience is None else patience
+        self._api_key = (os.environ.get(KEY_VARIABLE, "") if api_key is None else api_key).strip()
         self._http: aiohttp.ClientSession | None = None
         self.library = Library(self._ask, self._call)
         self.fleet = Fleet(self._ask, self._call)
         self.queue = Queue(self._ask)
         self.batches = Batches(self._ask)
+        self.uploads = Uploads(self._ask, self._call)
+        self.access = Access(self._ask, self._call)
 
     async def __aenter__(self) -> Self:
         self._http = aiohttp.ClientSession()
@@ -285,6 +318,24 @@ class ComfyrailClient:
 
     async def cancel(self, execution_id: str) -> Execution:
         return await self._ask("POST", _execution_path(execution_id, "/cancel"), Execution)
+
+    async def retry(
+        self, execution_id: str, *, idempotency_key: str | None = None, **changes: Any
+    ) -> Submitted:
+        """Run an ended job once more, as a new one. Changes: priority, timeout, max_retries."""
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
+        path = _execution_path(execution_id, "/retry")
+        return await self._ask("POST", path, Submitted, changes, headers=headers)
+
+    async def logs(self, execution_id: str) -> AsyncIterator[LogLine]:
+        """What has happened to a job so far."""
+        after: int | None = 0
+        while after is not None:
+            path = _execution_path(execution_id, f"/logs?after={after}")
+            page = await self._ask("GET", path, _Log)
+            for line in page.lines:
+                yield line
+            after = page.next_after
 
     async def change_priority(self, execution_id: str, priority: int) -> Execution:
         """Give a queued job another priority."""
@@ -408,10 +459,11 @@ class ComfyrailClient:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         if self._http is None:
             raise RuntimeError("Use the client as an asynchronous context manager.")
-        sent = dict(headers or {})
-        data: bytes | None = None
+        sent = {**self._credentials(), **(headers or {})}
+        data: bytes | io.BytesIO | None = None
         if isinstance(body, bytes):
-            data = body
+            # As a file a large one is sent in pieces: other things go on meanwhile.
+            data = io.BytesIO(body) if len(body) > LARGE_BODY else body
         elif body is not None:
             data = _encode(body)
             sent["Content-Type"] = "application/json"
@@ -427,6 +479,13 @@ class ComfyrailClient:
             raise _invalid_address(self.server) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise ServerUnreachable(f"No answer from {self.server}: {_why(error)}") from error
+
+    def _credentials(self) -> dict[str, str]:
+        if not self._api_key:
+            return {}
+        if not (self._api_key.isascii() and self._api_key.isprintable()):
+            raise InvalidRequest("The API key has characters that no key has. Copy it once more")
+        return {"Authorization": f"Bearer {self._api_key}"}
 
     def _url(self, path: str) -> URL:
         """As it stands: what is quoted stays quoted, and no `..` walks to another route."""

@@ -65,5 +65,4 @@ class _NoAccount:
         return {}
 
     def settle(self, measured: Measured) -> Usage:
-        del measured
-        return Usage(0.0)
+        return Usage(0.0, seconds=measured.seconds)

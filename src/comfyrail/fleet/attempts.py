@@ -121,6 +121,7 @@ class Attempts:
             remedies=self._remedies,
             models_of=lambda node_id: self._knowledge.models_in(_node_of(attempt.prompt, node_id)),
             seat=seat,
+            secrets=context.secrets,
         )
         suspect = suspect_of(attempt.tenant, attempt.prompt, models)
         held = Held(attempt.job_id, session, models, suspect, seat)

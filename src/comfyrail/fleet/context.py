@@ -14,6 +14,7 @@ from comfyrail.fleet.outputs import BlobSink
 from comfyrail.fleet.places import Places
 from comfyrail.fleet.previews import Previews
 from comfyrail.fleet.profiles import Profiles
+from comfyrail.fleet.prompt_secrets import PromptSecrets
 from comfyrail.fleet.remedies import Mender, NoMender, no_trouble
 from comfyrail.fleet.session import SessionTimes
 from comfyrail.fleet.suspects import Suspects
@@ -35,6 +36,7 @@ class WorkerContext:
     input_folder: Path | None = None
     """Where the server keeps the files that jobs name; None: nothing is uploaded to workers."""
     previews: Previews = field(default_factory=Previews)
+    secrets: PromptSecrets = field(default_factory=PromptSecrets)
     prefetch: PrefetchRules = field(default_factory=PrefetchRules)
     health: HealthRules = field(default_factory=HealthRules)
     warm_up_limit: float = 900.0

@@ -161,6 +161,14 @@ class Fleet:
         """The last lines of a worker's log. Raises WorkerError where there is none to be had."""
         return await self.find(worker_id).logs(lines)
 
+    def can_remove_outputs(self, worker_id: WorkerId) -> bool:
+        """Whether what a run has saved on the worker can be removed from here."""
+        return self.find(worker_id).can_remove_outputs
+
+    async def remove_outputs(self, worker_id: WorkerId, folder: str) -> bool:
+        """Remove a folder below a worker's outputs. Raises WorkerError where that fails."""
+        return await self.find(worker_id).remove_outputs(folder)
+
     def view(self, worker_id: WorkerId) -> WorkerView:
         return self.find(worker_id).view()
 

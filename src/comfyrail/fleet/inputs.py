@@ -12,11 +12,12 @@ from typing import Any, BinaryIO
 from comfyrail.errors import RequestError
 from comfyrail.fleet.comfyui.client import ComfyClient
 from comfyrail.fleet.comfyui.uploads import CHUNK_BYTES, InputChanged, InputFile, UploadedName
-from comfyrail.workflow.catalog import InputPort, NodeCatalog, NodeType
-from comfyrail.workflow.dynamic_inputs import DYNAMIC_TYPES, ports_of
-from comfyrail.workflow.values import unwrap
+from comfyrail.workflow.catalog import NodeCatalog
+from comfyrail.workflow.file_inputs import file_inputs
 
 SUBFOLDER = "comfyrail"
+UPLOADED = "uploads/"
+"""Where files of users lie in the input folder."""
 LISTED_FOLDER = "3d"
 """ComfyUI's nodes for 3D models take only what lies in this folder."""
 HASH_LETTERS = 32
@@ -157,36 +158,22 @@ def _unreadable(filename: str, message: str) -> RequestError:
     return RequestError(message, code="INPUT_UNREADABLE", details={"filename": filename})
 
 
-def takes_files(node_type: NodeType) -> bool:
-    """Whether a node of this type may name a file of the input folder."""
-    return any(
-        _is_for_inputs(port) or port.type in DYNAMIC_TYPES for port in node_type.inputs.values()
-    )
-
-
 def _named_files(prompt: Mapping[str, Any], catalog: NodeCatalog) -> Iterator[tuple[str, str, str]]:
     """Node id, input and value of everything that may name an input file."""
-    may_take = catalog.prepared(takes_files)
+    for each in file_inputs(_nodes_of(prompt), catalog):
+        value = each.value
+        if each.is_folder or not isinstance(value, str) or not value:
+            continue
+        # What is bound to an upload lies in the input folder, wherever the editor looks.
+        if each.is_for_inputs or value.startswith(UPLOADED):
+            yield each.node_id, each.input, value
+
+
+def _nodes_of(prompt: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     for node_id, node in prompt.items():
-        class_type = node.get("class_type")
-        if not isinstance(class_type, str) or not may_take[class_type]:
-            continue
-        given = node.get("inputs")
-        node_type = catalog.get(class_type)
-        if node_type is None or not isinstance(given, Mapping):
-            continue
-        for name, port in ports_of(node_type, given).items():
-            value = unwrap(given.get(name))
-            if isinstance(value, str) and value and _is_for_inputs(port):
-                yield node_id, name, value
-
-
-def _is_for_inputs(port: InputPort) -> bool:
-    if not port.takes_upload:
-        return False
-    options = port.spec[1] if len(port.spec) > 1 else {}
-    folder = options.get("image_folder") if isinstance(options, Mapping) else None
-    return folder in {None, "input"}
+        class_type, given = node.get("class_type"), node.get("inputs")
+        if isinstance(class_type, str) and isinstance(given, Mapping):
+            yield node_id, class_type, given
 
 
 def _find_all(folder: Path, named: list[tuple[str, str, str]]) -> list[_FileInput]:

@@ -58,6 +58,8 @@ class SavedBlob(Protocol):
     def size(self) -> int: ...
     @property
     def sha256(self) -> str: ...
+    @property
+    def blake3(self) -> str: ...
 
 
 class Saves(Protocol):
@@ -223,6 +225,7 @@ async def _fetch(client: ComfyClient, file: WorkerFile, sink: Saves) -> NewOutpu
         size=blob.size,
         sha256=blob.sha256,
         blob_key=blob.key,
+        blake3=blob.blake3,
     )
 
 
@@ -246,6 +249,7 @@ async def _save(
         size=blob.size,
         sha256=blob.sha256,
         blob_key=blob.key,
+        blake3=blob.blake3,
     )
 
 

@@ -1,6 +1,9 @@
 """The newest preview of each running job. In memory only: a preview is never an event."""
 
+import asyncio
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from comfyrail.ids import JobId
@@ -35,6 +38,7 @@ class Previews:
         self._bytes_kept = bytes_kept
         self._latest: OrderedDict[JobId, Preview] = OrderedDict()
         self._bytes = 0
+        self._watchers: dict[JobId, set[asyncio.Event]] = {}
 
     def put(self, job_id: JobId, node_id: str | None, content_type: str, image: bytes) -> bool:
         """Keep a picture in place of the job's last one; False when it is refused."""
@@ -45,12 +49,27 @@ class Previews:
         number = 1 if before is None else before.number + 1
         self._latest[job_id] = Preview(number, node_id, content_type, image)
         self._bytes += len(image)
+        for watcher in self._watchers.get(job_id, ()):
+            watcher.set()
         while len(self._latest) > self._jobs_kept or self._bytes > self._bytes_kept:
             self.drop(next(iter(self._latest)))
         return True
 
     def latest(self, job_id: JobId) -> Preview | None:
         return self._latest.get(job_id)
+
+    @contextmanager
+    def watching(self, job_id: JobId) -> Iterator[asyncio.Event]:
+        """The event is set when there is a new one; whoever waits clears it."""
+        watcher = asyncio.Event()
+        watchers = self._watchers.setdefault(job_id, set())
+        watchers.add(watcher)
+        try:
+            yield watcher
+        finally:
+            watchers.discard(watcher)
+            if not watchers and self._watchers.get(job_id) is watchers:
+                del self._watchers[job_id]
 
     def drop(self, job_id: JobId) -> None:
         """The job no longer runs."""

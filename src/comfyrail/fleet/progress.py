@@ -34,6 +34,7 @@ class ProgressTracker:
     cached: set[str] = field(default_factory=set)
     _started: dict[str, float] = field(default_factory=dict)
     _running: dict[str, float] = field(default_factory=dict)
+    _steps: dict[str, tuple[float, float]] = field(default_factory=dict)
     _done: set[str] = field(default_factory=set)
     _current: str | None = None
     _events: list[NewEvent] = field(default_factory=list)
@@ -60,6 +61,7 @@ class ProgressTracker:
                         self._complete(change.node, cached=False)
                     elif change.node in self.prompt and change.node not in self._done:
                         self._begin(change.node)
+                        self._steps[change.node] = (change.value, change.maximum)
                         self._advance(change.node, change.fraction)
             case _:
                 return
@@ -136,9 +138,13 @@ class ProgressTracker:
         return {
             "progress": round(progress.fraction, 4),
             "current_node": progress.current_node,
+            "current_node_type": self._type_of(progress.current_node),
             "completed_nodes": progress.completed_nodes,
             "total_nodes": progress.total_nodes,
             "node_progress": {node: round(part, 4) for node, part in self._running.items()},
+            "node_steps": {
+                node: self._steps[node] for node in self._running if node in self._steps
+            },
         }
 
     def _advance(self, node: str, fraction: float) -> None:
@@ -180,7 +186,10 @@ class ProgressTracker:
             self._current = None
 
     def _name(self, node: str) -> dict[str, Any]:
-        return {"node_id": node, "node_type": self.prompt[node].get("class_type")}
+        return {"node_id": node, "node_type": self._type_of(node)}
+
+    def _type_of(self, node: str | None) -> Any:
+        return None if node is None else self.prompt[node].get("class_type")
 
 
 def _shares_of(prompt: Mapping[str, Any], weights: Mapping[str, float]) -> dict[str, float]:

@@ -33,6 +33,7 @@ from comfyrail.fleet.orders import Orders
 from comfyrail.fleet.outputs import AttemptSink, BlobSink, Fetched
 from comfyrail.fleet.previews import Previews
 from comfyrail.fleet.progress import ProgressTracker
+from comfyrail.fleet.prompt_secrets import PromptSecrets
 from comfyrail.fleet.remedies import Remedies
 from comfyrail.fleet.socket_pictures import SocketPictures
 from comfyrail.fleet.verdict import judge
@@ -80,6 +81,7 @@ class AttemptSession:
         remedies: Remedies | None = None,
         models_of: Callable[[str], Collection[str]] | None = None,
         seat: Seat | None = None,
+        secrets: PromptSecrets | None = None,
     ) -> None:
         """`inputs`: for a worker that does not see the server's input folder; `models_of`: the
         models that a node loads, by its id; `seat`: its place on the worker, where others are.
@@ -94,6 +96,7 @@ class AttemptSession:
         self._times = times
         self._inputs = inputs
         self._remedies = remedies
+        self._secrets = secrets or PromptSecrets()
         self._models_of = models_of or (lambda _node_id: ())
         self._wants_previews = previews is not None
         self._inquiry = Inquiry(connection.client, attempt.prompt_id)
@@ -155,6 +158,8 @@ class AttemptSession:
             self._may_linger |= isinstance(outcome, Lost)
             await self._log.finish(outcome, self._settle(outcome))
             self.outcome = outcome
+            if not (isinstance(outcome, Lost) or (isinstance(outcome, Failed) and outcome.remedy)):
+                self._secrets.forget(self._attempt.job_id)
         except StaleAttempt:
             self._sink.settle(())
             self._may_linger = True
@@ -256,6 +261,8 @@ class AttemptSession:
                 self._connection.client_id,
                 self._attempt.execution_config,
                 with_previews=self._wants_previews,
+                extra_data=self._attempt.extra_data,
+                secrets=self._secrets.of(self._attempt.job_id),
             )
         except PromptRejected as error:
             self._seat.settle()

@@ -9,7 +9,7 @@ from comfyrail.errors import StoreUnavailable, WorkerError
 from comfyrail.fleet.attempts import Attempts
 from comfyrail.fleet.caretaker import Caretaker
 from comfyrail.fleet.context import WorkerContext
-from comfyrail.fleet.drivers.interface import WorkerHost
+from comfyrail.fleet.drivers.interface import WorkerHost, can_remove_outputs, remove_outputs
 from comfyrail.fleet.health import Health
 from comfyrail.fleet.knowledge import WorkerKnowledge
 from comfyrail.fleet.life import WorkerLife
@@ -182,6 +182,14 @@ class LiveWorker:
     async def logs(self, lines: int) -> str:
         """The last lines of its log. Raises WorkerError where there is none to be had."""
         return await self._host.logs(lines)
+
+    @property
+    def can_remove_outputs(self) -> bool:
+        return can_remove_outputs(self._host)
+
+    async def remove_outputs(self, folder: str) -> bool:
+        """Remove what a run has saved there; False where nobody can. Raises WorkerError."""
+        return await remove_outputs(self._host, folder)
 
     def tokens(self) -> list[AttemptToken]:
         return list(self.attempts.workload.held)

@@ -13,6 +13,7 @@ from comfyrail.ids import BatchId, JobId, TenantId
 from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.job import NewJob
 from comfyrail.jobs.parameter_search import Search, check_search
+from comfyrail.jobs.quotas import JobQuota
 from comfyrail.jobs.states import JobState
 from comfyrail.workflow.nearest import shown
 
@@ -241,6 +242,8 @@ class NewBatch:
     search: Search | None = None
     request: bytes | None = None
     """What a search makes its jobs of."""
+    quota: JobQuota | None = None
+    """What the caller may use in a month; all planned jobs count when the batch is taken."""
 
 
 @dataclass(frozen=True, slots=True)

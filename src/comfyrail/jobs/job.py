@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from comfyrail.clock import Instant
-from comfyrail.ids import AttemptToken, BatchId, JobId, OutputId, TenantId, WorkerId
+from comfyrail.ids import AssetId, AttemptToken, BatchId, JobId, OutputId, TenantId, WorkerId
 from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.priority import DEFAULT_PRIORITY, QueueClass, Standing
+from comfyrail.jobs.quotas import JobQuota
 from comfyrail.jobs.recovery import MAXIMUM_RETRIES, RecoveryKind
 from comfyrail.jobs.states import AttemptState, JobState
 
@@ -22,6 +23,10 @@ class Origin:
     """What its jobs are found by there: ComfyUI's client id, a run's connection."""
     data: bytes | None = None
     """JSON that only that surface reads."""
+    alias: str | None = None
+    """The caller's own id of the job; no two jobs of a tenant and a surface have the same."""
+    is_followed: bool = False
+    """The server has something to do when the job ends: it is remembered until that is done."""
 
 
 OWN_DOOR = Origin()
@@ -55,10 +60,26 @@ class NewJob:
     idempotency: "IdempotencyKey | None" = None
     batch: "BatchPlace | None" = None
     origin: Origin = OWN_DOOR
+    extra_data: bytes | None = None
+    """JSON that goes to the worker beside the graph; see `Attempt`."""
+    inputs: "tuple[JobInput, ...]" = ()
+    quota: JobQuota | None = None
+    """What the caller may use in a month. Jobs of a batch are counted with the batch."""
 
     @property
     def rank(self) -> int:
         return self.standing.rank(max(self.submitted_at, self.not_before or self.submitted_at))
+
+
+@dataclass(frozen=True, slots=True)
+class JobInput:
+    """A file that a job needs: kept in the blob store, and in the input folder under `name`."""
+
+    name: str
+    blob_key: str
+    asset_id: AssetId | None = None
+    output: tuple[JobId, OutputId] | None = None
+    """It is an output of an earlier job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +146,9 @@ class Job:
     """It may be what a worker ended of: it has a worker to itself."""
     surface: str = "v1"
     origin_key: str | None = None
+    alias: str | None = None
+    is_hidden: bool = False
+    """Its owner has taken it out of the history."""
 
     @property
     def is_held(self) -> bool:
@@ -149,6 +173,8 @@ class Attempt:
     progress: Progress
     cancel_requested: bool
     execution_config: Mapping[str, Any] = field(default_factory=dict)
+    extra_data: Mapping[str, Any] = field(default_factory=dict)
+    """What a client of ComfyUI gave beside the graph. Hostile: only some of it is for workers."""
     models: frozenset[str] = frozenset()
     """Their names, as its job was placed by them."""
     runs_alone: bool = False
@@ -172,6 +198,8 @@ class AttemptRecord:
     """How the job was tried again after it."""
     retry_delay: float | None
     """Seconds that were waited before that."""
+    prompt_id: str = ""
+    """Under which the worker knew it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +208,8 @@ class Usage:
 
     cost: float
     record: bytes | None = None
+    seconds: float = 0.0
+    """Of the worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +226,8 @@ class NewOutput:
     size: int
     sha256: str
     blob_key: str
+    blake3: str | None = None
+    """None for those of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True)

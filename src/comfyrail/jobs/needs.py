@@ -41,6 +41,8 @@ class JobNeeds:
     there are any, and to those first on which it failed long ago."""
     above_memory: int = 0
     """Bytes of video memory that were too few: it goes to workers with more, if there are any."""
+    worker: str = ""
+    """The only worker that it goes to, whatever became of it there; "": any that can run it."""
 
     @cached_property
     def group(self) -> str:
@@ -68,6 +70,8 @@ class JobNeeds:
             content["avoided"] = list(self.avoided)
         if self.above_memory:
             content["above_memory"] = self.above_memory
+        if self.worker:
+            content["worker"] = self.worker
         return _encode(content)
 
     @classmethod
@@ -81,6 +85,7 @@ class JobNeeds:
             raw.labels,
             tuple(raw.avoided),
             raw.above_memory,
+            raw.worker,
         )
 
 
@@ -92,6 +97,7 @@ class _Encoded(msgspec.Struct):
     labels: dict[str, str] = {}
     avoided: list[str] = []
     above_memory: int = 0
+    worker: str = ""
 
 
 def job_needs(
@@ -101,6 +107,7 @@ def job_needs(
     video_memory: int = 0,
     memory: int = 0,
     labels: Mapping[str, str] | None = None,
+    worker: str = "",
 ) -> JobNeeds:
     """Needs in their one spelling: sorted, memory rounded up to its step."""
     return JobNeeds(
@@ -109,6 +116,7 @@ def job_needs(
         _stepped(video_memory),
         _stepped(memory),
         dict(sorted((labels or {}).items())),
+        worker=worker,
     )
 
 

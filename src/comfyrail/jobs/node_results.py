@@ -34,6 +34,8 @@ class NodeResult:
     started_at: Instant | None = None
     duration_seconds: float | None = None
     is_cached: bool = False
+    progress: float | None = None
+    """Of one that runs and tells of it, 0 to 1."""
     error_type: str | None = None
     error_message: str | None = None
 
@@ -66,6 +68,9 @@ def _is_requeued(event: Event) -> bool:
 
 
 def _apply(results: dict[str, NodeResult], event: Event) -> None:
+    if event.type is EventType.PROGRESS:
+        _note_progress(results, event.data.get("node_progress"))
+        return
     node_id = event.data.get("node_id")
     if not isinstance(node_id, str):
         return
@@ -89,6 +94,12 @@ def _apply(results: dict[str, NodeResult], event: Event) -> None:
             results[node_id] = _with_error(results[node_id], event.data)
         case _:
             return
+
+
+def _note_progress(results: dict[str, NodeResult], parts: Any) -> None:
+    for node_id, part in parts.items() if isinstance(parts, Mapping) else ():
+        if node_id in results and isinstance(part, int | float):
+            results[node_id] = replace(results[node_id], progress=float(part))
 
 
 def _close(results: Mapping[str, NodeResult], event: Event) -> dict[str, NodeResult]:

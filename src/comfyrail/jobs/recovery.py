@@ -122,6 +122,7 @@ def needs_after(needs: JobNeeds, remedy: Remedy) -> JobNeeds:
             labels=needs.labels,
             avoided=needs.avoided,
             above_memory=needs.above_memory,
+            worker=needs.worker,
         )
     if remedy.avoid is not None and remedy.kind is not RecoveryKind.LESS_MEMORY:
         avoided = [each for each in needs.avoided if each != remedy.avoid]

@@ -12,8 +12,14 @@ import asyncio
 import re
 import socket
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
@@ -56,6 +62,18 @@ class OutgoingResponse:
     body: bytes
     url: str
     """Of the last hop."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingStream:
+    """A reply that is read a part at a time, within the limits of its size and time."""
+
+    status: int
+    headers: Mapping[str, str]
+    """By names in lower case."""
+    url: str
+    """Of the last hop."""
+    chunks: AsyncIterator[bytes]
 
 
 class PatientResolver(AbstractResolver):
@@ -165,17 +183,33 @@ class OutgoingHttp:
         limits = limits or self._limits
         check_headers(headers)
         asking = _Asking(method.upper(), dict(headers), body, limits, read_at_most)
-        try:
+        with _told_as_ours(limits):
             async with asyncio.timeout(limits.total_seconds):
                 return await self._follow(asking, url, allows)
-        except TimeoutError as error:
-            raise OutgoingError(
-                f"It did not answer within {limits.total_seconds:g} s.", "timeout"
-            ) from error
-        except aiohttp.ClientSSLError as error:
-            raise OutgoingError("Its certificate cannot be trusted.", "certificate") from error
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise OutgoingError(f"It cannot be reached: {_why(error)}.") from error
+
+    @asynccontextmanager
+    async def stream(
+        self, url: str, *, allows: AllowsHost | None = None, limits: OutgoingLimits | None = None
+    ) -> AsyncIterator[OutgoingStream]:
+        """Ask for a file that is too large for memory. It raises the same; `chunks` too."""
+        limits = limits or self._limits
+        asking = _Asking("GET", {}, None, limits, None)
+        with _told_as_ours(limits):
+            async with asyncio.timeout(limits.total_seconds), AsyncExitStack() as stack:
+                target: WebUrl | None = self._judge(url, allows)
+                for _ in range(limits.redirects + 1):
+                    if target is None:
+                        break
+                    response = await stack.enter_async_context(self._send(asking, target))
+                    stack.callback(response.close)
+                    said = _headers_of(response)
+                    following = self._hop(asking, target, response.status, said, allows)
+                    if following is None:
+                        chunks = _limited(response, limits.response_bytes)
+                        yield OutgoingStream(response.status, said, str(target.url), chunks)
+                        return
+                    target = following
+                raise _too_many_redirects(limits)
 
     async def _follow(
         self, asking: "_Asking", url: str, allows: AllowsHost | None
@@ -183,18 +217,32 @@ class OutgoingHttp:
         target = self._judge(url, allows)
         for _ in range(asking.limits.redirects + 1):
             response = await self._ask_once(asking, target)
-            location = response.headers.get("location")
-            if response.status not in REDIRECTS or location is None or asking.body is not None:
+            following = self._hop(asking, target, response.status, response.headers, allows)
+            if following is None:
                 return response
-            following = self._judge(_joined(target, location), allows)
-            if target.url.scheme == "https" and following.url.scheme == "http":
-                raise OutgoingError("It redirects from https to http.", "redirect")
-            if following.origin != target.origin:
-                asking.leave_origin()
-            if response.status == 303 and asking.method != "HEAD":
-                asking.method = "GET"
             target = following
-        raise OutgoingError(f"It redirects more than {asking.limits.redirects} times.", "redirect")
+        raise _too_many_redirects(asking.limits)
+
+    def _hop(
+        self,
+        asking: "_Asking",
+        target: WebUrl,
+        status: int,
+        headers: Mapping[str, str],
+        allows: AllowsHost | None,
+    ) -> WebUrl | None:
+        """Where a reply leads on to; None for one that is to be taken as it is."""
+        location = headers.get("location")
+        if status not in REDIRECTS or location is None or asking.body is not None:
+            return None
+        following = self._judge(_joined(target, location), allows)
+        if target.url.scheme == "https" and following.url.scheme == "http":
+            raise OutgoingError("It redirects from https to http.", "redirect")
+        if following.origin != target.origin:
+            asking.leave_origin()
+        if status == 303 and asking.method != "HEAD":
+            asking.method = "GET"
+        return following
 
     def _judge(self, url: str, allows: AllowsHost | None) -> WebUrl:
         target = read_web_url(url)
@@ -206,20 +254,25 @@ class OutgoingHttp:
         return target
 
     async def _ask_once(self, asking: "_Asking", target: WebUrl) -> OutgoingResponse:
-        async with self._open_session().request(
+        async with self._send(asking, target) as response:
+            return OutgoingResponse(
+                status=response.status,
+                headers=_headers_of(response),
+                body=await _read_body(response, asking),
+                url=str(target.url),
+            )
+
+    def _send(
+        self, asking: "_Asking", target: WebUrl
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        return self._open_session().request(
             asking.method,
             target.url,
             headers=asking.headers,
             data=asking.body,
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=None, connect=asking.limits.connect_seconds),
-        ) as response:
-            return OutgoingResponse(
-                status=response.status,
-                headers={name.lower(): value for name, value in response.headers.items()},
-                body=await _read_body(response, asking),
-                url=str(target.url),
-            )
+        )
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -268,6 +321,38 @@ def check_headers(headers: Mapping[str, str]) -> None:
             raise AddressRefused(
                 f"The header {name[:80]!r} has characters that are not allowed there.", "header"
             )
+
+
+@contextmanager
+def _told_as_ours(limits: OutgoingLimits) -> Iterator[None]:
+    """What goes wrong on the way, as OutgoingError."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise OutgoingError(
+            f"It did not answer within {limits.total_seconds:g} s.", "timeout"
+        ) from error
+    except aiohttp.ClientSSLError as error:
+        raise OutgoingError("Its certificate cannot be trusted.", "certificate") from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise OutgoingError(f"It cannot be reached: {_why(error)}.") from error
+
+
+def _too_many_redirects(limits: OutgoingLimits) -> OutgoingError:
+    return OutgoingError(f"It redirects more than {limits.redirects} times.", "redirect")
+
+
+def _headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.headers.items()}
+
+
+async def _limited(response: aiohttp.ClientResponse, limit: int) -> AsyncIterator[bytes]:
+    size = 0
+    async for chunk in response.content.iter_chunked(1 << 16):
+        size += len(chunk)
+        if size > limit:
+            raise ResponseTooLarge(f"Its reply has more than {limit:,} bytes.", "too_large")
+        yield chunk
 
 
 async def _read_body(response: aiohttp.ClientResponse, asking: _Asking) -> bytes:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from blake3 import blake3
+
 from comfyrail.disk import sync_folder
 from comfyrail.errors import ConfigurationError, OutputNotFound
 from comfyrail.store.disk_trouble import disk_error
@@ -29,6 +31,7 @@ class StoredBlob:
     key: str
     size: int
     sha256: str
+    blake3: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +198,7 @@ class LocalBlobStore:
         except BaseException:
             self.settle([key], are_kept=False)
             raise
-        return StoredBlob(key, received.size, digest)
+        return StoredBlob(key, received.size, digest, received.blake3)
 
     async def _to_its_end(
         self, undo: Callable[[Result], None], work: Callable[..., Result], *arguments: Any
@@ -231,10 +234,12 @@ class _Incoming:
         self.size = 0
         self._file: IO[bytes] = os.fdopen(descriptor, "wb")
         self._hash = hashlib.sha256()
+        self._blake3 = blake3()
 
     def write(self, data: bytes) -> None:
         self._file.write(data)
         self._hash.update(data)
+        self._blake3.update(data)
         self.size += len(data)
 
     def finish(self) -> str:
@@ -242,6 +247,10 @@ class _Incoming:
         os.fsync(self._file.fileno())
         self._file.close()
         return self._hash.hexdigest()
+
+    @property
+    def blake3(self) -> str:
+        return self._blake3.hexdigest()
 
     def discard(self) -> None:
         try:

@@ -97,10 +97,12 @@ class Autoscaler:
         return min(LOOK_SECONDS, *(_next_timeout(view) for view in views)), took
 
     async def _demand(self) -> Sequence[Backlog]:
-        """While the queue stands still nobody needs a worker for what is in it."""
+        """While the queue stands still nobody needs a worker for what is in it; nor does a new one
+        help what may go to a certain worker only.
+        """
         if (await self._store.queue_state()).is_paused:
             return ()
-        return await self._store.backlog()
+        return [each for each in await self._store.backlog() if not each.needs.worker]
 
     async def _learn(self, now: Instant) -> None:
         minute = now // 60_000

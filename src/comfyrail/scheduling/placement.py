@@ -54,9 +54,11 @@ class PlacementRules:
     targets: WaitTargets = DEFAULT_TARGETS
     """Of the classes. No deadline is put back so far that it would be one of the class below."""
     tenant_limits: Mapping[TenantId, int] | None = None
-    """Jobs of a tenant that may run at once."""
+    """Jobs of a tenant that may run at once; the table may change from round to round."""
     default_limit: int | None = None
     """The same for tenants that are not in `tenant_limits`; None: no limit."""
+    worker_limit: int | None = None
+    """Jobs that may go to one worker only, and run there at once."""
     assumed_model_bytes: int = 2_000_000_000
     """The size of a model whose size is not known."""
     longest_late: float = 300.0
@@ -108,13 +110,16 @@ def place(
     running: Mapping[TenantId, int],
     rules: PlacementRules,
     memo: CandidateMemo = shared_memo,
+    running_for_worker: Mapping[str, int] | None = None,
 ) -> Decision:
     """What to begin now. `workers`: all that take jobs, the busy ones too; `running`: jobs of each
-    tenant that run already. Nothing is changed: charge the shares with the decision's service.
+    tenant that run already; `running_for_worker`: those that may go to one worker only, by it.
+    Nothing is changed: charge the shares with the decision's service.
     """
     if not any(worker.slots > 0 for worker in workers):
         return Decision(())
-    return _Round(lanes, workers, now, shares, running, rules, memo).decide()
+    bound = running_for_worker or {}
+    return _Round(lanes, workers, now, shares, running, rules, memo, bound).decide()
 
 
 class _Round:
@@ -127,10 +132,12 @@ class _Round:
         running: Mapping[TenantId, int],
         rules: PlacementRules,
         memo: CandidateMemo,
+        running_for_worker: Mapping[str, int],
     ) -> None:
         self._now = now
         self._rules = rules
         self._running = dict(running)
+        self._bound = dict(running_for_worker)
         self._waiting = WaitingLanes(lanes, now, rules.assumed_model_bytes)
         self._timeline = Timeline(workers, self._waiting.groups, memo)
         self._waiting.keep(self._may_begin)
@@ -213,9 +220,12 @@ class _Round:
         """The lane that has its turn, while there is a place for its job."""
         while self._timeline.free_slots and not self._is_full:
             lane = self._waiting.next()
-            if lane is None or not self._is_at_limit(lane.lane.tenant):
+            if lane is not None and self._is_at_limit(lane.lane.tenant):
+                self._waiting.drop_share(lane.share)
+            elif lane is not None and self._is_worker_at_limit(lane):
+                self._waiting.drop(lane)
+            else:
                 return lane
-            self._waiting.drop_share(lane.share)
         return None
 
     def _take_turn(self, lane: WaitingLane) -> Index | None:
@@ -254,7 +264,7 @@ class _Round:
             if not timeline.free_slots or self._is_full:
                 return
             soonest = timeline.soonest(lane.group)
-            if soonest is None or self._is_at_limit(lane.lane.tenant):
+            if soonest is None or self._may_not(lane):
                 continue
             index = soonest[1]
             if timeline.slots[index] > 0 and timeline.has_room(lane.group, index):
@@ -264,6 +274,14 @@ class _Round:
     def _is_at_limit(self, tenant: TenantId) -> bool:
         limit = self._rules.limit_of(tenant)
         return limit is not None and self._running.get(tenant, 0) >= limit
+
+    def _is_worker_at_limit(self, lane: WaitingLane) -> bool:
+        """Whether the one worker that its jobs may go to has as many such jobs as it may."""
+        worker, limit = lane.lane.needs.worker, self._rules.worker_limit
+        return bool(worker) and limit is not None and self._bound.get(worker, 0) >= limit
+
+    def _may_not(self, lane: WaitingLane) -> bool:
+        return self._is_at_limit(lane.lane.tenant) or self._is_worker_at_limit(lane)
 
     def _choose(self, lane: WaitingLane) -> Index | None:
         """The worker for the lane's next job, or the one that is to be kept for it; None: there is
@@ -350,7 +368,7 @@ class _Round:
 
     def _first_within_limit(self, model: str) -> WaitingLane | None:
         lane = self._waiting.first_with(model)
-        while lane is not None and self._is_at_limit(lane.lane.tenant):
+        while lane is not None and self._may_not(lane):
             self._waiting.drop(lane)
             lane = self._waiting.first_with(model)
         return lane
@@ -372,6 +390,9 @@ class _Round:
         tenant = key[1]
         self._running[tenant] = self._running.get(tenant, 0) + 1
         self._service[key] = self._service.get(key, 0.0) + seconds
+        only = group.needs.worker
+        if only:
+            self._bound[only] = self._bound.get(only, 0) + 1
         cost = expected_cost(seconds, group.needs, worker.profile)
         self._placements.append(
             Placement(job.id, worker.id, score, cost, warm, len(group.names), missing)

@@ -106,8 +106,18 @@ class Scheduler:
             return Decision(())
         limits = self._rules.tenant_limits or self._rules.default_limit
         running = await self._store.running_by_tenant() if limits else {}
+        is_bound = any(lane.needs.worker for lane in lanes)
+        bound = await self._store.running_for_worker() if is_bound else {}
         workers = self._workers.schedulable_workers()
-        return place(lanes, workers, self._clock.now(), self._shares, running, self._rules)
+        return place(
+            lanes,
+            workers,
+            self._clock.now(),
+            self._shares,
+            running,
+            self._rules,
+            running_for_worker=bound,
+        )
 
     def _rest(self, wake_in: float | None) -> float | None:
         if self._lanes.has_unseen:

@@ -68,8 +68,8 @@ class Group:
         self.capable: list[tuple[float, float, Index]] | None = None
         """Profiles that can run it, by when the first worker of each is free, then by how well its
         memory fits."""
-        self.is_choosy = bool(needs.avoided or needs.above_memory)
-        """Whether it goes to some of the workers that can run it only where there are no others."""
+        self.is_choosy = bool(needs.avoided or needs.above_memory or needs.worker)
+        """Whether it does not go to just any of the workers that can run it."""
         self.kinds: frozenset[Index] = frozenset()
         """The profiles in `capable`."""
         self.avoids: frozenset[Index] = _NOBODY
@@ -149,6 +149,9 @@ class Timeline:
 
     def has_place(self, group: Group) -> bool:
         """Whether a worker that can run it, be it one to be avoided, would take a job now."""
+        if group.needs.worker:
+            soonest = self.soonest(group)
+            return soonest is not None and self.slots[soonest[1]] > 0
         return any(self._places[number] > 0 for *_, number in self._capable(group))
 
     def matters(self, group: Group) -> bool:
@@ -261,8 +264,11 @@ class Timeline:
     def _preferred(self, group: Group, numbers: Sequence[Index]) -> list[Index]:
         """Of the profiles that can run the group those that it goes to: not to workers on which it
         has failed, where there is another one that will soon be free; and of those that are left to
-        the ones with more memory than was too little, where there are any.
+        the ones with more memory than was too little, where there are any. One that is for a single
+        worker goes there or nowhere.
         """
+        if group.needs.worker:
+            return self._only(group, numbers)
         asked = [index for index in self._to_avoid(group) if self._kinds[index] in numbers]
         avoids, left = set(asked), list(numbers)
         for start in range(len(asked) + 1):
@@ -278,6 +284,15 @@ class Timeline:
         left = larger if too_little and larger else left
         group.avoids = frozenset(index for index in avoids if self._kinds[index] in left)
         return left
+
+    def _only(self, group: Group, numbers: Sequence[Index]) -> list[Index]:
+        wanted = group.needs.worker
+        index = next((at for at, each in enumerate(self.workers) if each.id == wanted), None)
+        if index is None or self._kinds[index] not in numbers:
+            return []
+        number = self._kinds[index]
+        group.avoids = frozenset(at for *_, at in self._of_profile[number] if at != index)
+        return [number]
 
     def _is_free_soon(self, numbers: Sequence[Index], avoids: frozenset[Index]) -> bool:
         return any(self._first_of(each, avoids)[0] <= LONGEST_DETOUR for each in numbers)

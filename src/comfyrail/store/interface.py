@@ -110,6 +110,53 @@ class JobFilter:
     origin_key: str | None = None
     submitted_from: Instant | None = None
     submitted_before: Instant | None = None
+    states: frozenset[JobState] = frozenset()
+    """Any of these; empty: as `state` says."""
+    batch_id: BatchId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryQuery:
+    """Which of a tenant's jobs a history shows; those that were hidden are left out."""
+
+    states: frozenset[JobState]
+    limit: int
+    offset: int = 0
+    workflow_id: str | None = None
+    """As the data of its origin has it."""
+    by_duration: bool = False
+    is_ascending: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """The newest first, of any workflow: as nearly all are."""
+        return not (self.workflow_id is not None or self.by_duration or self.is_ascending)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPage:
+    """`total`: how many there are, before and behind the page too."""
+
+    jobs: Sequence[Job]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What was submitted, and what came of it."""
+
+    prompt: bytes
+    extra_data: bytes | None
+    origin: bytes | None
+    outputs: Sequence[Output]
+
+
+@dataclass(frozen=True, slots=True)
+class JobWishes:
+    """What a job was submitted with that is of no use once it has ended."""
+
+    execution_config: bytes | None
+    queue_timeout: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,12 +278,60 @@ class Store(Protocol):
         """Jobs that are queued or processing, by state, over all tenants."""
         ...
 
+    async def count_jobs_of(self, tenant: TenantId) -> Mapping[JobState, int]:
+        """All jobs of a tenant, by state."""
+        ...
+
+    async def count_retried(self, tenant: TenantId) -> int:
+        """Jobs of a tenant that are queued or processing and have been tried before."""
+        ...
+
+    async def followed_jobs(self, after: str, limit: int) -> Sequence[tuple[TenantId, JobId]]:
+        """Jobs of all tenants at whose end the server has something to do, by id."""
+        ...
+
+    async def leave_job(self, job_id: JobId) -> None:
+        """That is done."""
+        ...
+
+    async def running_for_worker(self) -> Mapping[str, int]:
+        """Jobs that are processing and may go to one worker only, by that worker."""
+        ...
+
     async def queue_place(self, job_id: JobId) -> QueuePlace | None:
         """Where a job stands; None when it is not queued, or held back for later."""
         ...
 
     async def prompt_of(self, tenant: TenantId, job_id: JobId) -> bytes:
         """The job's graph in ComfyUI's API format, as JSON. Raises JobNotFound."""
+        ...
+
+    async def find_by_alias(self, tenant: TenantId, surface: str, alias: str) -> Job | None:
+        """The job that a caller has given this id."""
+        ...
+
+    async def submitted(
+        self, tenant: TenantId, job_ids: Sequence[JobId]
+    ) -> Mapping[JobId, Submitted]:
+        """Those of the jobs that the tenant has."""
+        ...
+
+    async def history(self, tenant: TenantId, query: HistoryQuery) -> HistoryPage: ...
+
+    async def hide_jobs(self, tenant: TenantId, job_ids: Sequence[JobId]) -> None:
+        """Leave jobs that have ended out of the history from now on."""
+        ...
+
+    async def hide_ended_jobs(self, tenant: TenantId, newest: JobId) -> None:
+        """The same for all up to this id."""
+        ...
+
+    async def count_open_jobs(self, tenant: TenantId) -> int:
+        """Jobs of a tenant that are queued or processing."""
+        ...
+
+    async def wishes_of(self, tenant: TenantId, job_id: JobId) -> JobWishes:
+        """With what it was submitted. Raises JobNotFound."""
         ...
 
     async def origin_of(self, tenant: TenantId, job_id: JobId) -> Origin:
@@ -374,11 +469,11 @@ class Store(Protocol):
         ...
 
     async def has_outputs(self) -> bool:
-        """Whether any job has ever made something."""
+        """Whether any job has ever made something, or anybody given something."""
         ...
 
     async def referenced_blobs(self, keys: Sequence[str]) -> frozenset[str]:
-        """Those of the keys that an output has."""
+        """Those of the keys that an output, an asset or a job that has not ended has."""
         ...
 
     async def expire_leases(self) -> Sequence[JobId]:
@@ -397,6 +492,16 @@ class Store(Protocol):
 
     async def get_output(self, tenant: TenantId, job_id: JobId, output_id: OutputId) -> Output:
         """Raise OutputNotFound where there is none."""
+        ...
+
+    async def newest_output(
+        self, tenant: TenantId, filename: str, subfolder: str, *, is_temporary: bool
+    ) -> Output | None:
+        """The last one of this name, among the tenant's last 10,000 jobs."""
+        ...
+
+    async def find_output(self, tenant: TenantId, output_id: OutputId) -> Output:
+        """Of any job of the tenant. Raises OutputNotFound where there is none."""
         ...
 
     # Workers

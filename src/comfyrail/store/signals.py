@@ -15,6 +15,9 @@ RECORDS = "records"
 BATCHES = "batches"
 """A job of a batch has ended, or a batch has changed."""
 
+FOLLOWED = "followed"
+"""A job has come at whose end the server has something to do."""
+
 
 def job_topic(job_id: JobId) -> str:
     """Something new is in the job's event log."""

@@ -80,6 +80,7 @@ class BatchJobs:
 
     def __init__(self, submit: SubmitWorkflow) -> None:
         self._submit = submit
+        self.admit = submit.admit
 
     async def make(
         self, principal: Principal, batch_id: BatchId, base: BatchBase, index: int, item: BatchItem

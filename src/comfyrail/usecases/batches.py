@@ -100,6 +100,7 @@ class Batches:
         plan = submission.plan
         check_plan(plan, self._most_jobs)
         base, plan = await self._pinned(principal, submission.base, plan)
+        quota = await self._jobs.admit(principal)
         batch_id = BatchId(new_uuid())
         with self._turns.admit(principal.tenant) as making:
             made = await self._make(principal, batch_id, base, plan, making)
@@ -115,6 +116,7 @@ class Batches:
                 stop_on_error=submission.stop_on_error,
                 search=search,
                 request=base.encode() if search else None,
+                quota=quota,
             )
             added = await self._store.add_batch(batch, made.jobs, key)
         if added.is_replay:

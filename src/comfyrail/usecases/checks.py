@@ -11,11 +11,14 @@ from comfyrail.errors import InvalidWorkflow, MalformedRequest, MalformedWorkflo
 from comfyrail.fleet.fleet import Fleet
 from comfyrail.planning.analysis import Analysis
 from comfyrail.planning.analyst import Analyst
+from comfyrail.usecases.asset_binding import FileBinder, References, find_references
 from comfyrail.usecases.estimates import Estimates
 from comfyrail.usecases.examination import (
+    Draft,
     Examination,
     Source,
-    examine,
+    draft_of,
+    judge,
     unreadable,
 )
 from comfyrail.usecases.library import Library
@@ -92,8 +95,12 @@ class WorkflowChecks:
         estimates: Estimates,
         policies: Policies,
         probe: UrlProbe | None,
+        files: FileBinder | None = None,
     ) -> None:
-        """`probe` None: URLs are judged by their text alone."""
+        """`probe` None: URLs are judged by their text alone. `files` None: names of files stay as
+        they are.
+        """
+        self._files = files
         self._fleet = fleet
         self._estimates = estimates
         self._analyst = estimates.analyst
@@ -110,9 +117,15 @@ class WorkflowChecks:
         *,
         hints: bool = False,
         asks_network: bool = True,
+        finds_files: bool = True,
     ) -> Checked:
-        """All that speaks against the workflow. Raises only for a request that makes no sense."""
+        """All that speaks against the workflow. Raises only for a request that makes no sense.
+
+        `finds_files` False: the names in it are those that the server has given to its files.
+        """
         given = await self._source(principal, request)
+        if finds_files and self._files is not None:
+            given = replace(given, owner=principal)
         probe = self._probe if asks_network and _may_hold_urls(request) else None
         examination = await self._check(principal, given, probe, hints=hints)
         workflow = examination.workflow
@@ -223,14 +236,27 @@ class WorkflowChecks:
         return examination
 
     async def _examine_once(self, given: "_Given", context: ValidationContext) -> Examination:
-        if given.is_large:
-            return await self.run(lambda each: _read_and_examine(each, context), given, large=True)
-        source = _read(given)
-        if isinstance(source, Examination):
-            return source
-        # The editor's format may be small and unfold to a lot.
-        large = is_editor_format(source.workflow)
-        return await self.run(lambda each: examine(each, context), source, large=large)
+        large = given.is_large
+        if large:
+            drafted = await self.run(lambda each: _draft(each, context), given, large=True)
+        else:
+            source = _read(given)
+            if isinstance(source, Examination):
+                return source
+            # The editor's format may be small and unfold to a lot.
+            large = is_editor_format(source.workflow)
+            drafted = await self.run(
+                lambda each: _draft_of(each, context, given), source, large=large
+            )
+        if isinstance(drafted, Examination):
+            return drafted
+        draft, references = drafted
+        if references and self._files is not None and given.owner is not None:
+            bound = await self._files.bind(given.owner, draft.workflow, references)
+            draft = replace(
+                draft, workflow=bound.workflow, inputs=bound.inputs, missing=bound.findings
+            )
+        return await self.run(lambda each: judge(each, context), draft, large=large)
 
     async def _source(self, principal: Principal, request: WorkflowRequest) -> "_Given":
         if (request.workflow is None) == (request.workflow_id is None):
@@ -254,6 +280,8 @@ class _Given:
     text: bytes | None
     parameters: bytes | None
     other_size: int = 0
+    owner: Principal | None = None
+    """Whose files it may name; None: nobody looks for them."""
 
     @property
     def is_large(self) -> bool:
@@ -261,9 +289,22 @@ class _Given:
         return texts + self.other_size > SMALL_REQUEST
 
 
-def _read_and_examine(given: _Given, context: ValidationContext) -> Examination:
+_Drafted = tuple[Draft, References] | Examination
+"""What there is to judge and what in it stands for files, or why there is nothing."""
+
+
+def _draft(given: _Given, context: ValidationContext) -> _Drafted:
     source = _read(given)
-    return source if isinstance(source, Examination) else examine(source, context)
+    return source if isinstance(source, Examination) else _draft_of(source, context, given)
+
+
+def _draft_of(source: Source, context: ValidationContext, given: _Given) -> _Drafted:
+    draft = draft_of(source, context)
+    if isinstance(draft, Examination):
+        return draft
+    if given.owner is None:
+        return draft, References()
+    return draft, find_references(draft.workflow, context.catalog)
 
 
 def _read(given: _Given) -> Source | Examination:

@@ -139,8 +139,9 @@ class AttemptAccount:
     def settle(self, measured: Measured) -> Usage:
         cost = self._estimates.cost(measured.seconds, self._device, self._analysis)
         if self._analysis is None or not measured.is_whole:
-            return Usage(cost)
+            return Usage(cost, seconds=measured.seconds)
         return Usage(
             cost,
             self._estimates.record(self._attempt, self._device, self._analysis, measured),
+            measured.seconds,
         )

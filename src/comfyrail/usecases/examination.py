@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from comfyrail.errors import InvalidWorkflow, MalformedWorkflow
+from comfyrail.jobs.job import JobInput
 from comfyrail.validation.context import ValidationContext
 from comfyrail.validation.findings import Finding, Stage, refuse_errors
 from comfyrail.validation.fixes import Fix, auto_fix
@@ -48,14 +49,36 @@ class Examination:
     optimizations: Sequence[Optimization] = ()
     unchecked: Sequence[Stage] = ()
     """Stages that were not run because an earlier one found errors."""
+    inputs: tuple[JobInput, ...] = ()
+    """Files that it needs, under the names that it has for them."""
 
     @property
     def is_valid(self) -> bool:
         return not any(finding.severity == "error" for finding in self.findings)
 
 
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A workflow that could be read, mended and simplified as asked, and is still to be judged."""
+
+    workflow: Workflow
+    notes: Sequence[Finding] = ()
+    fixes: Sequence[Fix] = ()
+    optimizations: Sequence[Optimization] = ()
+    inputs: tuple[JobInput, ...] = ()
+    """Files that were found for it."""
+    missing: Sequence[Finding] = ()
+    """Files that were not."""
+
+
 def examine(source: Source, context: ValidationContext) -> Examination:
     """All findings; never raises for what the caller gave."""
+    draft = draft_of(source, context)
+    return draft if isinstance(draft, Examination) else judge(draft, context)
+
+
+def draft_of(source: Source, context: ValidationContext) -> Draft | Examination:
+    """The first half: what there is to judge, or why there is nothing."""
     try:
         workflow, notes = _read(source, context.catalog)
     except InvalidWorkflow as error:
@@ -68,10 +91,31 @@ def examine(source: Source, context: ValidationContext) -> Examination:
         workflow, fixes = auto_fix(workflow, context)
     if source.optimize:
         workflow, optimizations = apply_optimizations(workflow, context.catalog)
-    findings = _without_repeats(notes, validate(workflow, context))
+    return Draft(workflow, notes, fixes, optimizations)
+
+
+def judge(draft: Draft, context: ValidationContext) -> Examination:
+    """The second half. What is missing in a place goes before all that is wrong there."""
+    found = validate(draft.workflow, context)
+    if draft.missing:
+        places = {each.path for each in draft.missing}
+        found = [*draft.missing, *(each for each in found if each.path not in places)]
     return Examination(
-        workflow, findings, fixes, optimizations, unchecked_stages(findings, context.stages)
+        draft.workflow,
+        _without_repeats(draft.notes, found),
+        draft.fixes,
+        draft.optimizations,
+        _unchecked(draft, found, context),
+        draft.inputs,
     )
+
+
+def _unchecked(
+    draft: Draft, found: Sequence[Finding], context: ValidationContext
+) -> tuple[Stage, ...]:
+    """Files that are missing keep no stage from being run."""
+    seen = [each for each in found if each not in draft.missing] if draft.missing else found
+    return unchecked_stages([*draft.notes, *seen], context.stages)
 
 
 def _read(source: Source, catalog: NodeCatalog) -> tuple[Workflow, Sequence[Finding]]:

@@ -1,7 +1,7 @@
 """Looking at jobs, following them, stopping them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from comfyrail.errors import NotFound
 from comfyrail.fleet.previews import Preview, Previews
 from comfyrail.ids import JobId, OutputId, WorkerId
 from comfyrail.jobs.events import Event
-from comfyrail.jobs.job import AttemptRecord, Job, Output
+from comfyrail.jobs.job import AttemptRecord, Job, Origin, Output
 from comfyrail.jobs.node_results import NodeResult, fold_events
 from comfyrail.jobs.outcome import RETRYING
 from comfyrail.jobs.states import JobState
@@ -94,6 +94,18 @@ class Jobs:
     ) -> JobPage:
         return await self._store.list_jobs(principal.tenant, where, after, limit)
 
+    async def origin(self, principal: Principal, job_id: JobId) -> Origin:
+        """Through which door it came, and what that door keeps of it."""
+        return await self._store.origin_of(principal.tenant, job_id)
+
+    async def counts(self, principal: Principal) -> Mapping[JobState, int]:
+        """All jobs of the caller, by state."""
+        return await self._store.count_jobs_of(principal.tenant)
+
+    async def count_retried(self, principal: Principal) -> int:
+        """Jobs of the caller that have not ended and are tried again."""
+        return await self._store.count_retried(principal.tenant)
+
     async def cancel(self, principal: Principal, job_id: JobId) -> JobStatus:
         """Stop a job, queued or running. Raises Conflict when it has ended in another way."""
         job = await self._store.request_cancel(principal.tenant, job_id)
@@ -123,6 +135,21 @@ class Jobs:
     ) -> tuple[Output, Path]:
         output = await self._store.get_output(principal.tenant, job_id, output_id)
         return output, self._blobs.path_of(output.file.blob_key)
+
+    async def find_output(self, principal: Principal, output_id: OutputId) -> tuple[Output, Path]:
+        """Of any of the caller's jobs."""
+        output = await self._store.find_output(principal.tenant, output_id)
+        return output, self._blobs.path_of(output.file.blob_key)
+
+    async def prompt(self, principal: Principal, job_id: JobId) -> bytes:
+        """The graph that the job runs, in ComfyUI's API format, as JSON."""
+        return await self._store.prompt_of(principal.tenant, job_id)
+
+    async def events_so_far(
+        self, principal: Principal, job_id: JobId, after: int
+    ) -> Sequence[Event]:
+        """The next of the job's events that are there already."""
+        return await self._store.events_after(principal.tenant, job_id, after, EVENTS_A_READ)
 
     def events(self, principal: Principal, job_id: JobId, after: int) -> AsyncIterator[Event]:
         """The job's events after a number, live, until the final one."""

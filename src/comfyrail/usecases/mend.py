@@ -25,7 +25,9 @@ class MendWorkflow:
             return Mended()
         request = WorkflowRequest(workflow=msgspec.json.encode(prompt), auto_fix=True)
         # What could not be reached a moment ago may be there when the job runs again.
-        checked = await self.checks.check(Principal(tenant), request, asks_network=False)
+        checked = await self.checks.check(
+            Principal(tenant), request, asks_network=False, finds_files=False
+        )
         examination = checked.examination
         if examination.workflow is None or not examination.is_valid:
             return Mended(

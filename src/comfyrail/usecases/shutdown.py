@@ -1,5 +1,7 @@
 """Stopping the server so that no job is lost, and as few as possible are begun again."""
 
+import asyncio
+
 import structlog
 
 from comfyrail.clock import Clock
@@ -38,6 +40,8 @@ class Shutdown:
         self._clock = clock
         self._is_hurried = False
         self.is_under_way = False
+        self.has_drained = asyncio.Event()
+        """No job ends any more: whoever waits for one is to be answered."""
 
     def refuse(self) -> None:
         """Raises NotReady once the server is on its way out."""
@@ -71,6 +75,7 @@ class Shutdown:
                 hint="press Ctrl-C again to stop now",
             )
         await self._until_ended(limit, may_hurry=True)
+        self.has_drained.set()
         self._store.signals.notify(ENDING)
         unfinished = self._fleet.ending_jobs()
         if unfinished:

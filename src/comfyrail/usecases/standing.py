@@ -81,7 +81,7 @@ class Standings:
         return WARM_FACTOR * len(names & self._warm) / len(names) if names else 0.0
 
 
-def needs_of(analysis: Analysis, labels: Mapping[str, str]) -> JobNeeds:
+def needs_of(analysis: Analysis, labels: Mapping[str, str], worker: str = "") -> JobNeeds:
     """What a workflow asks of the worker that runs it."""
     return job_needs(
         analysis.node_types,
@@ -92,4 +92,5 @@ def needs_of(analysis: Analysis, labels: Mapping[str, str]) -> JobNeeds:
         video_memory=analysis.needs.video_memory,
         memory=analysis.needs.memory,
         labels=labels,
+        worker=worker,
     )

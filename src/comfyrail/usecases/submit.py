@@ -1,7 +1,7 @@
 """Submitting a workflow: check, estimate, store."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -10,13 +10,16 @@ from comfyrail.access.principal import Principal
 from comfyrail.clock import Clock, Instant, after
 from comfyrail.engine.options import LONGEST_CHECKPOINT_NAME, RunOptions, read_run_options
 from comfyrail.errors import ConfigurationError, MalformedRequest
-from comfyrail.ids import JobId, new_job_id
+from comfyrail.fleet.prompt_secrets import PromptSecrets
+from comfyrail.ids import JobId, WorkerId, new_job_id
 from comfyrail.jobs.job import OWN_DOOR, BatchPlace, IdempotencyKey, NewJob, Origin
 from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.priority import DEFAULT_PRIORITY, HIGHEST_PRIORITY, LOWEST_PRIORITY
+from comfyrail.jobs.quotas import JobQuota
 from comfyrail.jobs.recovery import MAXIMUM_RETRIES, MOST_RETRIES
 from comfyrail.jobs.states import JobState
 from comfyrail.planning.analysis import Analysis
+from comfyrail.results.input_files import InputFiles
 from comfyrail.store.interface import Enqueued, Store
 from comfyrail.usecases.checks import Checked, WorkflowChecks, WorkflowRequest
 from comfyrail.usecases.estimates import Estimates
@@ -25,6 +28,7 @@ from comfyrail.usecases.standing import Standings, needs_of
 from comfyrail.usecases.waits import WaitForecast
 from comfyrail.validation.fixes import Fix
 from comfyrail.workflow.graph import Workflow
+from comfyrail.workflow.output_folders import saving_into
 
 DEFAULT_TIMEOUT_SECONDS = 1800.0
 MAXIMUM_TIMEOUT_SECONDS = 86400.0
@@ -54,6 +58,14 @@ class Submission:
     idempotency: IdempotencyKey | None = None
     batch: BatchPlace | None = None
     origin: Origin = OWN_DOOR
+    extra_data: bytes | None = None
+    """JSON that goes to the worker beside the graph."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Keys for its nodes, which go to the worker too and are stored nowhere."""
+    worker: WorkerId | None = None
+    """The only worker that it may go to."""
+    output_folder: str | None = None
+    """A folder below the worker's outputs, into which nodes that take a prefix save their files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +79,11 @@ class Accepted:
     is_replay: bool = False
     """The same request had been accepted before under its idempotency key."""
     state: JobState = JobState.QUEUED
+
+
+async def _admit_all(principal: Principal) -> JobQuota | None:
+    del principal
+    return None
 
 
 class SubmitWorkflow:
@@ -84,10 +101,17 @@ class SubmitWorkflow:
         max_retries: int = MAXIMUM_RETRIES,
         *,
         refuse_new_work: Callable[[], None] = lambda: None,
+        admit: Callable[[Principal], Awaitable[JobQuota | None]] = _admit_all,
+        secrets: PromptSecrets | None = None,
+        input_files: InputFiles | None = None,
     ) -> None:
         """`queue_timeout` and `max_retries`: of jobs that do not say; a timeout of 0 is as long as
-        it takes. `refuse_new_work` raises while nothing new can be kept.
+        it takes. `refuse_new_work` raises while nothing new can be kept. `admit` raises for a
+        caller who has used up what she may, and says what is left to be checked with the store.
         """
+        self.admit = admit
+        self._secrets = secrets or PromptSecrets()
+        self._input_files = input_files
         self._store = store
         self._clock = clock
         self._checks = checks
@@ -103,9 +127,12 @@ class SubmitWorkflow:
             replayed = await self._store.find_by_key(principal.tenant, submission.idempotency)
             if replayed is not None:
                 return self._accepted(replayed, None, ())
+        quota = await self.admit(principal)
         prepared = await self.prepare(principal, submission)
         self._waits.look()
-        enqueued = await self._store.add_job(prepared.job)
+        if submission.secrets:
+            self._secrets.put(prepared.job.id, submission.secrets)
+        enqueued = await self._store.add_job(replace(prepared.job, quota=quota))
         return self._accepted(enqueued, prepared.job.needs, prepared.fixes)
 
     def _accepted(
@@ -131,9 +158,13 @@ class SubmitWorkflow:
         execution_config = _execution_config(principal, submission)
         checked = await self._checks.check(principal, submission.request)
         workflow, analysis = _accept(checked)
+        if checked.examination.inputs and self._input_files is not None:
+            await self._input_files.put(checked.examination.inputs)
+        if submission.output_folder is not None:
+            workflow = saving_into(workflow, submission.output_folder)
         prompt = await self._checks.run(_encoded_prompt, workflow, large=checked.is_large)
         prediction = self._estimates.predict(analysis)
-        needs = needs_of(analysis, submission.labels)
+        needs = needs_of(analysis, submission.labels, submission.worker or "")
         now = self._clock.now()
         job = NewJob(
             id=new_job_id(),
@@ -162,6 +193,8 @@ class SubmitWorkflow:
             idempotency=submission.idempotency,
             batch=submission.batch,
             origin=submission.origin,
+            extra_data=submission.extra_data,
+            inputs=checked.examination.inputs,
         )
         return Prepared(job, checked.examination.fixes)
 

@@ -1,6 +1,6 @@
 """Predicted waits [4.5], told at every submission."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from comfyrail.clock import Clock
 from comfyrail.jobs.needs import JobNeeds
@@ -22,6 +22,7 @@ class WaitForecast:
         self._clock = clock
         self._summary = FleetSummary(())
         self._profiles: Sequence[WorkerProfile] = ()
+        self._by_worker: Mapping[str, SchedulableWorker] = {}
         self._looked_at = -FRESH_SECONDS
         self.state = QueueState()
         """Whether the queue is paused: told by whoever pauses it."""
@@ -36,11 +37,15 @@ class WaitForecast:
             workers = self._workers()
             self._summary = FleetSummary(workers)
             self._profiles = tuple({worker.profile for worker in workers})
+            self._by_worker = {worker.id: worker for worker in workers}
 
     def predict(self, place: QueuePlace, needs: JobNeeds | None) -> float | None:
         """Seconds until a job in this place would begin; None where nobody can tell."""
         if self.state.is_paused or self.hold is not None:
             return None
+        if needs is not None and needs.worker:
+            only = self._by_worker.get(needs.worker)
+            return predict_wait(place, (only,), needs) if only else None
         return predict_wait(place, self._summary, needs)
 
     def obstacle(self, needs: JobNeeds) -> str | None:
@@ -48,4 +53,15 @@ class WaitForecast:
         if self.state.is_paused:
             why = f": {self.state.reason}" if self.state.reason else ""
             return f"The queue is paused{why}. Start it with: comfyrail queue resume"
-        return self.hold or obstacle(needs, self._profiles)
+        return self.hold or self._lack(needs)
+
+    def _lack(self, needs: JobNeeds) -> str | None:
+        if not needs.worker:
+            return obstacle(needs, self._profiles)
+        only = self._by_worker.get(needs.worker)
+        if only is None:
+            return (
+                f"It may go to the worker '{needs.worker}' only, which takes no jobs now. See why "
+                f"with: comfyrail workers show {needs.worker}"
+            )
+        return obstacle(needs, (only.profile,))

@@ -25,10 +25,12 @@ from comfyrail.fleet.pools import Pools
 from comfyrail.fleet.traits import WorkerTraits, labels_fault
 from comfyrail.fleet.view import WorkerView
 from comfyrail.ids import WorkerId
+from comfyrail.jobs.workers import WorkerStatus
 from comfyrail.store.interface import Store, WorkerRecord
 
 WORKER_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 MOST_LOG_LINES = 10_000
+LOOK_SECONDS = 0.1
 KNOCK_ADVICE = "Is it running, and is the address right?"
 
 
@@ -78,6 +80,29 @@ class Workers:
             await self._knock(config["url"])
         async with self._adding:
             return await self._add(wanted, config)
+
+    async def find_or_add(self, wanted: NewWorker) -> tuple[WorkerView, bool]:
+        """The worker that is where this one would be, or this one; and whether it is new."""
+        try:
+            return await self.add(wanted), True
+        except Conflict as error:
+            owner = error.details.get("worker_id")
+            if error.code != "WORKER_EXISTS" or owner is None or owner == wanted.name:
+                raise
+            return self._fleet.view(WorkerId(owner)), False
+
+    async def wait_until_up(self, worker_id: WorkerId, seconds: float) -> WorkerView:
+        """The worker as soon as it takes jobs, or cannot come up; as it is when the time is up."""
+        end = self._clock.monotonic() + seconds
+        while True:
+            view = self._fleet.view(worker_id)
+            if view.status is not WorkerStatus.STARTING or self._clock.monotonic() >= end:
+                return view
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def can_remove_outputs(self, worker_id: WorkerId) -> bool:
+        """Whether what a run has saved on the worker can be removed from here."""
+        return self._fleet.can_remove_outputs(worker_id)
 
     async def _add(self, wanted: NewWorker, config: Mapping[str, Any]) -> WorkerView:
         worker_id, host = await self._prepare(wanted, config)

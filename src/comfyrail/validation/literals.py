@@ -11,6 +11,7 @@ from typing import Any
 
 from comfyrail.workflow.catalog import InputPort
 from comfyrail.workflow.dynamic_inputs import DYNAMIC_COMBO
+from comfyrail.workflow.file_inputs import FILE_CHOICES
 from comfyrail.workflow.models import model_folder
 from comfyrail.workflow.nearest import shown
 from comfyrail.workflow.values import ValueFault, fit_value, unwrap
@@ -34,9 +35,6 @@ LINKED_TYPES = frozenset(_LINKED.split())
 Those that ComfyUI's nodes give. A type of a custom node may have a widget of its own, of which
 /object_info says nothing.
 """
-
-FILE_CHOICES = frozenset((("LoadLatent", "latent"), ("OpenAIInputFiles", "file")))
-"""Choices that are files of the input folder, though nothing in /object_info says so."""
 
 TEXTS_FOR_FALSE = frozenset(("false", "no", "off", "0", "none", "null", "n", "f"))
 

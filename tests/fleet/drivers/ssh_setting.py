@@ -57,6 +57,7 @@ async def open_setting(folder: Path) -> AsyncIterator[Setting]:
                 ("remote_host", {**config, "remote_host": "two words"}),
                 ("command", {**config, "command": " "}),
                 ("workdir", {**config, "workdir": "/srv"}),
+                ("output_folder", {**config, "output_folder": "output"}),
                 ("keepalive", {**config, "keepalive": 0}),
             ],
         )

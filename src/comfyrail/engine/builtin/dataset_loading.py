@@ -16,6 +16,8 @@ from comfyrail.workflow.catalog import OutputPort
 _CATEGORY = "dataset"
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 _MOST_REPEATS = 10_000
+_UPLOADED = "uploads"
+"""A server's own folder there: the files of its users, each of whom may see only hers."""
 _FOLDER: dict[str, Any] = {"folder": ([], {"multiselect": False})}
 _IMAGES = OutputPort("images", "IMAGE", is_list=True)
 _TEXTS = OutputPort("texts", "STRING", is_list=True)
@@ -23,11 +25,13 @@ _TEXTS = OutputPort("texts", "STRING", is_list=True)
 
 def _list_folders(folders: Folders) -> list[str]:
     root = folders.input
-    return sorted(
-        Path(path).relative_to(root).as_posix()
-        for path, _, _ in os.walk(root)
-        if Path(path) != root
-    )
+    found = []
+    for path, below, _ in os.walk(root):
+        if Path(path) == root:
+            below[:] = [name for name in below if name != _UPLOADED]
+        else:
+            found.append(Path(path).relative_to(root).as_posix())
+    return sorted(found)
 
 
 def _find_missing_folder(literals: Literals, folders: Folders) -> str | None:

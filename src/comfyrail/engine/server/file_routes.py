@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from comfyrail.engine.folders import Folders, path_inside, split_annotation
-from comfyrail.engine.server.pictures import make_channel, make_preview, put_mask
+from comfyrail.engine.request_pictures import make_channel, make_preview, put_mask
 from comfyrail.engine.server.replies import json_reply, refuse
 from comfyrail.engine.server.uploads import store_upload
 from comfyrail.engine.server.visits import SentFile, Visits

@@ -38,6 +38,8 @@ DECODED_AT_ONCE = 1 << 20
 FEATURE_FLAGS = '{"type":"feature_flags","data":{"supports_preview_metadata":true}}'
 
 REPLY_KEPT = 8000
+PASSED_ON = frozenset({"extra_pnginfo", "preview_method"})
+"""Of what a client gives. Not `comfyrail`: options of the engine that nobody has checked."""
 FOLDER_LIMIT = 200
 # UnicodeError: a host name that cannot be encoded.
 FOREIGN_ERRORS = (aiohttp.ClientError, OSError, TimeoutError, UnicodeError)
@@ -107,16 +109,22 @@ class ComfyClient:
         execution_config: Mapping[str, Any] | None = None,
         *,
         with_previews: bool = False,
+        extra_data: Mapping[str, Any] | None = None,
+        secrets: Mapping[str, str] | None = None,
     ) -> None:
         """Queue a graph under an id of our own. Raises PromptRejected with the worker's reply.
 
         `execution_config` is for Comfyrail's engine; a ComfyUI passes over it. `with_previews`
-        asks a worker for pictures while it samples that would send none by itself.
+        asks a worker for pictures while it samples that would send none by itself. `extra_data` is
+        what a client gave: PASSED_ON of it is sent. `secrets` are keys for nodes: a worker shows
+        them to nobody.
         """
         body: dict[str, Any] = {"prompt": prompt, "prompt_id": prompt_id, "client_id": client_id}
         extra: dict[str, Any] = {"comfyrail": execution_config} if execution_config else {}
         if with_previews:
             extra["preview_method"] = "auto"
+        extra |= {key: value for key, value in (extra_data or {}).items() if key in PASSED_ON}
+        extra |= secrets or {}
         if extra:
             body["extra_data"] = extra
         data = msgspec.json.encode(body)

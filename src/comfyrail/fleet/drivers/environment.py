@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 
 OWN_PREFIX = "COMFYRAIL_"
-SECRET_NAMES = ("COMFYRAIL_SECRET_", "COMFYRAIL_AGENT_TOKEN")
+SECRET_NAMES = ("COMFYRAIL_SECRET_", "COMFYRAIL_AGENT_TOKEN", "COMFYRAIL_API_KEY")
 """Beginnings of the names of those whose values nobody else may have under any name."""
 
 

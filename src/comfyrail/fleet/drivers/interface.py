@@ -59,6 +59,19 @@ class WorkerHost(Protocol):
         ...
 
 
+def can_remove_outputs(host: WorkerHost) -> bool:
+    """Whether `remove_outputs` would do something. Only some hosts have these two."""
+    return bool(getattr(host, "can_remove_outputs", False))
+
+
+async def remove_outputs(host: WorkerHost, folder: str) -> bool:
+    """Remove a folder (`run-…`) below the worker's outputs; False where the host cannot. Raises
+    WorkerError where it did not work.
+    """
+    remove = getattr(host, "remove_outputs", None)
+    return bool(await remove(folder)) if remove is not None else False
+
+
 def ends_with_server(host: WorkerHost) -> bool:
     """Whether the worker cannot outlive the server, so that its jobs are let finish before that
     stops. A host of such a worker has an attribute of this name.

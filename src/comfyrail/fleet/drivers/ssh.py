@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,6 +41,7 @@ RECONNECT_TRY_SECONDS = 5.0
 LONGEST_IN_MESSAGES = 2000
 
 _HOST = re.compile(r"[A-Za-z0-9_:%.][A-Za-z0-9_:%.-]{0,252}")
+_RUN_FOLDER = re.compile(r"run-[0-9a-f-]{36}")
 _LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
 
 log = structlog.get_logger(__name__)
@@ -67,6 +69,8 @@ class SshSettings(DriverSettings, kw_only=True, frozen=True):
     command: str | None = None
     """Starts the worker there, in a shell, when nothing answers. It is ended with the worker."""
     workdir: str | None = None
+    output_folder: str | None = None
+    """The worker's output folder there: what a run saves in it is removed once it is fetched."""
     keepalive: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 2.0
     """Seconds between two signs of life; after three without an answer the line counts as lost."""
     grace_seconds: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 30.0
@@ -88,7 +92,9 @@ class SshDriver:
             raise wrong_setting(self.name, "command", "it is empty.")
         if settings.workdir is not None and settings.command is None:
             raise wrong_setting(self.name, "workdir", "it is where 'command' runs: give both.")
-        for field in ("command", "workdir", "user"):
+        if settings.output_folder is not None and not settings.output_folder.startswith("/"):
+            raise wrong_setting(self.name, "output_folder", "it is the whole path, from '/' on.")
+        for field in ("command", "workdir", "user", "output_folder"):
             if "\0" in (getattr(settings, field) or ""):
                 raise wrong_setting(self.name, field, "it has a null character in it.")
         key, known = settings.key_file, settings.known_hosts
@@ -200,6 +206,26 @@ class SshHost:
         if self._program is None or connection is None or connection.is_closed():
             return False
         await self._run(connection, self._program.stop(), limit=CALL_SECONDS)
+        return True
+
+    @property
+    def can_remove_outputs(self) -> bool:
+        return self._settings.output_folder is not None
+
+    async def remove_outputs(self, folder: str) -> bool:
+        """Remove a folder below the worker's outputs; whether it can be done at all."""
+        connection, outputs = self._connection, self._settings.output_folder
+        if outputs is None or not _RUN_FOLDER.fullmatch(folder):
+            return False
+        if connection is None or connection.is_closed():
+            raise self._unreachable("there is no connection now")
+        path = shlex.quote(f"{outputs.rstrip('/')}/{folder}")
+        code, text = await self._run(connection, f"rm -rf -- {path}\n", limit=CALL_SECONDS)
+        if code != 0:
+            raise WorkerError(
+                f"{self._settings.host} does not let its files be removed: "
+                f"{text[-LONGEST_IN_MESSAGES:].strip() or f'exit code {code}'}."
+            )
         return True
 
     async def stop(self) -> None:

@@ -39,6 +39,7 @@ from comfyrail.store.sqlite.batch_rows import (
 )
 from comfyrail.store.sqlite.readers import Readers, Snapshot
 from comfyrail.store.sqlite.rows import read_job
+from comfyrail.store.sqlite.usage_counts import check_room, count_jobs
 from comfyrail.store.sqlite.writer import Transaction, Writer
 
 log = structlog.get_logger(__name__)
@@ -62,7 +63,7 @@ class BatchOperations:
         await self._writer.chores.do_all()  # what failed before must not add up
         if len(jobs) <= STORED_AT_ONCE:
             return await self._writer.write(lambda tx: _add_whole(tx, batch, jobs, key))
-        await self._writer.write(lambda tx: _insert(tx, batch, "filling"))
+        await self._writer.write(lambda tx: _begin_filling(tx, batch))
         try:
             for start in range(0, len(jobs), STORED_AT_ONCE):
                 await self._fill(batch, jobs[start : start + STORED_AT_ONCE])
@@ -289,6 +290,8 @@ def _add_whole(
     replayed = _find_key(tx, batch.tenant, key, tx.now) if key else None
     if replayed is not None:
         return AddedBatch(replayed, tx.now, is_replay=True)
+    check_room(tx, batch.tenant, batch.quota, batch.planned)
+    count_jobs(tx, batch.tenant, batch.planned)
     _insert(tx, batch, "open")
     _insert_key(tx, batch, key)
     for each in jobs:
@@ -297,11 +300,19 @@ def _add_whole(
     return AddedBatch(batch.id, tx.now)
 
 
+def _begin_filling(tx: Transaction, batch: NewBatch) -> None:
+    """What would not be taken at the end need not be stored."""
+    check_room(tx, batch.tenant, batch.quota, batch.planned)
+    _insert(tx, batch, "filling")
+
+
 def _open(tx: Transaction, batch: NewBatch, key: IdempotencyKey | None) -> AddedBatch:
     """The moment from which on the batch is accepted."""
     replayed = _find_key(tx, batch.tenant, key, tx.now) if key else None
     if replayed is not None:
         return AddedBatch(replayed, tx.now, is_replay=True)
+    check_room(tx, batch.tenant, batch.quota, batch.planned)
+    count_jobs(tx, batch.tenant, batch.planned)
     tx.run("open_batch", batch_id=batch.id, now=tx.now)
     _insert_key(tx, batch, key)
     tx.notify(BATCHES)

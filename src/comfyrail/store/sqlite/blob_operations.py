@@ -12,7 +12,7 @@ class BlobOperations:
     _readers: Readers
 
     async def referenced_blobs(self, keys: Sequence[str]) -> frozenset[str]:
-        """Those of the keys that an output has."""
+        """Those of the keys that an output, an asset or a job that has not ended has."""
         wanted = json.dumps(list(keys))
         rows = await self._readers.read(
             lambda snapshot: snapshot.all("referenced_blobs", keys=wanted)
@@ -20,5 +20,5 @@ class BlobOperations:
         return frozenset(row["blob_key"] for row in rows)
 
     async def has_outputs(self) -> bool:
-        """Whether any job has ever made something."""
+        """Whether any job has ever made something, or anybody given something."""
         return await self._readers.read(lambda snapshot: snapshot.one("any_output")) is not None

@@ -13,7 +13,7 @@ from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.priority import QueueClass, Standing
 from comfyrail.jobs.queue import Backlog, LaneKey, QueuePlace, QueueState, QueueTotals
 from comfyrail.jobs.states import JobState
-from comfyrail.store.interface import Enqueued, LanesRead
+from comfyrail.store.interface import Enqueued, JobWishes, LanesRead
 from comfyrail.store.signals import HELD, QUEUE
 from comfyrail.store.sqlite import transitions
 from comfyrail.store.sqlite.lanes import needs_of_group, read_lanes
@@ -81,11 +81,21 @@ class QueueOperations:
 
         return await self._readers.read(read)
 
+    async def wishes_of(self, tenant: TenantId, job_id: JobId) -> JobWishes:
+        def read(snapshot: Snapshot) -> JobWishes:
+            job_of(snapshot, tenant, job_id)
+            row = snapshot.one("get_wishes", job_id=job_id)
+            return JobWishes(*row) if row else JobWishes(None, None)
+
+        return await self._readers.read(read)
+
     async def origin_of(self, tenant: TenantId, job_id: JobId) -> Origin:
         def read(snapshot: Snapshot) -> Origin:
             job = job_of(snapshot, tenant, job_id)
             row = snapshot.one("get_origin", job_id=job_id)
-            return Origin(job.surface, job.origin_key, row["origin"] if row else None)
+            return Origin(
+                job.surface, job.origin_key, row["origin"] if row else None, alias=job.alias
+            )
 
         return await self._readers.read(read)
 

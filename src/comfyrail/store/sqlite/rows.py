@@ -57,6 +57,8 @@ def read_job(row: sqlite3.Row) -> Job:
         runs_alone=bool(row["runs_alone"]),
         surface=row["surface"],
         origin_key=row["origin_key"],
+        alias=row["alias"],
+        is_hidden=bool(row["is_hidden"]),
         last_event=row["last_event"],
     )
 
@@ -81,6 +83,7 @@ def read_attempt(row: sqlite3.Row) -> Attempt:
         tenant=TenantId(row["tenant"]),
         prompt=_decode_object(row["prompt"]),
         execution_config=_decode_object(row["execution_config"] or b"{}"),
+        extra_data=_decode_object(row["extra_data"] or b"{}"),
         progress=_read_progress(row),
         cancel_requested=bool(row["cancel_requested"]),
         models=JobNeeds.decode(row["needs"]).model_names if row["needs"] else frozenset(),
@@ -99,6 +102,7 @@ def read_attempt_record(row: sqlite3.Row) -> AttemptRecord:
         fault=_decode_fault(row["fault"]) if row["fault"] is not None else None,
         recovery=RecoveryKind(row["recovery"]) if row["recovery"] is not None else None,
         retry_delay=row["retry_delay"],
+        prompt_id=row["prompt_id"],
     )
 
 
@@ -130,6 +134,7 @@ def read_output(row: sqlite3.Row) -> Output:
             size=row["size"],
             sha256=row["sha256"],
             blob_key=row["blob_key"],
+            blake3=row["blake3"],
         ),
     )
 

@@ -1,8 +1,10 @@
 """The store's interface on SQLite."""
 
 import asyncio
+import sqlite3
 import zlib
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,15 @@ from comfyrail.store.interface import (
 )
 from comfyrail.store.signals import WORKERS, Signals
 from comfyrail.store.sqlite import transitions
+from comfyrail.store.sqlite.access_operations import AccessOperations
+from comfyrail.store.sqlite.asset_operations import AssetOperations
 from comfyrail.store.sqlite.batch_operations import BatchOperations
 from comfyrail.store.sqlite.blob_operations import BlobOperations
 from comfyrail.store.sqlite.database import connect, lock_folder, migrate
 from comfyrail.store.sqlite.document_operations import DocumentOperations
+from comfyrail.store.sqlite.followed_operations import FollowedOperations
+from comfyrail.store.sqlite.gate_operations import GateOperations
+from comfyrail.store.sqlite.prompt_operations import PromptOperations
 from comfyrail.store.sqlite.queue_figures import QueueFigures
 from comfyrail.store.sqlite.queue_operations import QueueOperations, job_of
 from comfyrail.store.sqlite.readers import Readers, Snapshot
@@ -44,7 +51,16 @@ from comfyrail.store.sqlite.writer import Transaction, Writer
 
 
 class SqliteStore(
-    QueueOperations, BatchOperations, BlobOperations, ReplyOperations, DocumentOperations
+    QueueOperations,
+    BatchOperations,
+    BlobOperations,
+    ReplyOperations,
+    DocumentOperations,
+    PromptOperations,
+    AccessOperations,
+    AssetOperations,
+    FollowedOperations,
+    GateOperations,
 ):
     """See comfyrail.store.interface.Store. Made by `open_sqlite_store`."""
 
@@ -108,18 +124,24 @@ class SqliteStore(
             "submitted_from": where.submitted_from,
             "submitted_before": where.submitted_before,
         }
-        query = "list_jobs"
-        if where.surface is not None:
+        origin = {"surface": where.surface, "origin_key": where.origin_key}
+        # One look a state: each has its index.
+        states: AbstractSet[JobState | None] = where.states or {where.state}
+        if where.batch_id is not None:
+            query = "list_jobs_of_batch"
+            values |= {"batch_id": where.batch_id, **origin}
+        elif where.surface is not None:
             query = "list_jobs_of_surface"
-            values |= {
-                "surface": where.surface,
-                "origin_key": where.origin_key,
-                "state": where.state,
-            }
-        elif where.state is not None:
-            query = "list_jobs_by_state"
-            values["state"] = where.state
-        rows = await self._readers.read(lambda snapshot: snapshot.all(query, **values))
+            values |= origin
+        else:
+            query = "list_jobs" if states == {None} else "list_jobs_by_state"
+
+        def read(snapshot: Snapshot) -> list[sqlite3.Row]:
+            return [row for state in states for row in snapshot.all(query, **values, state=state)]
+
+        rows = await self._readers.read(read)
+        if len(states) > 1:
+            rows.sort(key=lambda row: str(row["id"]), reverse=True)
         jobs = [self.shown(read_job(row)) for row in rows[:limit]]
         return JobPage(jobs, jobs[-1].id if len(rows) > limit else None)
 
@@ -286,6 +308,16 @@ class SqliteStore(
             return read_output(row)
 
         return await self._readers.read(read)
+
+    async def find_output(self, tenant: TenantId, output_id: OutputId) -> Output:
+        row = await self._readers.read(
+            lambda snapshot: snapshot.one("find_output", tenant=tenant, output_id=output_id)
+        )
+        if row is None:
+            raise OutputNotFound(
+                f"There is no output {output_id}.", details={"output_id": output_id}
+            )
+        return read_output(row)
 
     async def save_worker(self, record: WorkerRecord) -> None:
         def save(tx: Transaction) -> None:

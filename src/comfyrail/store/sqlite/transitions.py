@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from comfyrail.clock import Instant, after
-from comfyrail.errors import IdempotencyMismatch, StaleAttempt
+from comfyrail.errors import Conflict, IdempotencyMismatch, RequestError, StaleAttempt
 from comfyrail.ids import AttemptToken, JobId, TenantId
 from comfyrail.jobs.events import EVENT_OF_STATE, EventType, NewEvent
 from comfyrail.jobs.faults import queue_timeout
-from comfyrail.jobs.job import Attempt, IdempotencyKey, Job, NewJob, Usage
+from comfyrail.jobs.job import Attempt, IdempotencyKey, Job, JobInput, NewJob, Usage
 from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.outcome import RETRYING, Conclusion, Failed, Lost, Outcome, Past, conclude
 from comfyrail.jobs.priority import Standing
@@ -24,10 +24,11 @@ from comfyrail.jobs.recovery import (
 )
 from comfyrail.jobs.states import AttemptState, JobState, check_transition
 from comfyrail.store.interface import RECORDS_KEPT, Assignment, Enqueued
-from comfyrail.store.signals import BATCHES, HELD, QUEUE, RECORDS, cancel_topic, job_topic
+from comfyrail.store.signals import BATCHES, FOLLOWED, HELD, QUEUE, RECORDS, cancel_topic, job_topic
 from comfyrail.store.sqlite.queue_figures import QueueFigures, bucket_start
 from comfyrail.store.sqlite.readers import Snapshot
 from comfyrail.store.sqlite.rows import encode, output_values, read_attempt, read_job
+from comfyrail.store.sqlite.usage_counts import check_room, count_jobs, count_seconds
 from comfyrail.store.sqlite.writer import Transaction
 
 SCHEDULED = "scheduled"
@@ -41,6 +42,12 @@ def enqueue(tx: Transaction, job: NewJob) -> Enqueued:
         replay = find_by_key(tx, job.tenant, job.idempotency, tx.now)
         if replay is not None:
             return replay
+    for each in job.inputs:
+        _check_input(tx, each)
+    _check_alias(tx, job)
+    if job.batch is None:
+        check_room(tx, job.tenant, job.quota)
+        count_jobs(tx, job.tenant)
     first_start = max(job.submitted_at, job.not_before or job.submitted_at)
     is_held = job.not_before is not None and job.not_before > tx.now
     tx.run("insert_group", key=job.needs.group, needs=job.needs.encode())
@@ -69,6 +76,7 @@ def enqueue(tx: Transaction, job: NewJob) -> Enqueued:
         max_retries=job.max_retries,
         surface=job.origin.surface,
         origin_key=job.origin.key,
+        alias=job.origin.alias,
     )
     tx.run(
         "insert_prompt",
@@ -76,7 +84,10 @@ def enqueue(tx: Transaction, job: NewJob) -> Enqueued:
         prompt=job.prompt,
         execution_config=job.execution_config,
         origin=job.origin.data,
+        extra_data=job.extra_data,
     )
+    for each in job.inputs:
+        _need_input(tx, job.id, each)
     if job.idempotency is not None:
         tx.run(
             "insert_key",
@@ -86,6 +97,9 @@ def enqueue(tx: Transaction, job: NewJob) -> Enqueued:
             job_id=job.id,
             now=tx.now,
         )
+    if job.origin.is_followed:
+        tx.run("follow_job", job_id=job.id, tenant=job.tenant)
+        tx.notify(FOLLOWED)
     data: dict[str, Any] = {
         "priority": job.priority,
         "effective_priority": round(job.standing.priority, 2),
@@ -102,6 +116,44 @@ def enqueue(tx: Transaction, job: NewJob) -> Enqueued:
     _write_event(tx, job.id, 1, NewEvent(EventType.QUEUED, data))
     tx.notify(QUEUE)
     return Enqueued(job.id, job.submitted_at, job.expected_seconds, place)
+
+
+def _check_alias(tx: Transaction, job: NewJob) -> None:
+    alias, surface = job.origin.alias, job.origin.surface
+    if alias is None:
+        return
+    found = tx.one("find_by_alias", tenant=job.tenant, surface=surface, alias=alias)
+    if found is not None:
+        raise Conflict(
+            f"There is a job with the id '{alias[:80]}' already. Give another one, or none.",
+            code="JOB_ID_IN_USE",
+        )
+
+
+def _check_input(tx: Transaction, needed: JobInput) -> None:
+    """Raise RequestError where what it is of is gone: its bytes may go at any time then."""
+    if needed.output is not None:
+        job_id, output_id = needed.output
+        found = tx.one("get_output", job_id=job_id, output_id=output_id)
+    else:
+        found = tx.one("find_asset_by_id", asset_id=needed.asset_id)
+    if found is None:
+        name = needed.name.rpartition("/")[2]
+        raise RequestError(
+            f"The input file '{name}' was deleted while the job was submitted. Upload it again.",
+            code="MISSING_INPUT_FILE",
+            details={"name": name},
+        )
+
+
+def _need_input(tx: Transaction, job_id: JobId, needed: JobInput) -> None:
+    tx.run(
+        "insert_job_input",
+        job_id=job_id,
+        name=needed.name,
+        blob_key=needed.blob_key,
+        asset_id=needed.asset_id,
+    )
 
 
 def find_by_key(
@@ -266,6 +318,8 @@ def finish(
     if usage is not None:
         _add_usage(tx, JobId(row["job_id"]), usage)
     job = _get_job(tx, JobId(row["job_id"]))
+    if usage is not None:
+        count_seconds(tx, job.tenant, usage.seconds)
     conclusion = conclude(job, outcome, _past(tx, job, row, outcome, rules or RetryRules()))
     check_transition(job.state, conclusion.job_state)
     for event in events:

@@ -1,0 +1,99 @@
+"""Finds out who somebody is from what they show: an API key, a token, a session [11.1]."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from comfyrail.access.keys import PREFIX
+from comfyrail.access.permissions import Permission
+from comfyrail.access.principal import Principal
+from comfyrail.access.sessions import SessionNote, Sessions
+from comfyrail.access.tokens import TokenClaims, TokenReader
+from comfyrail.clock import Instant
+from comfyrail.errors import Unauthorized
+
+PARTS_OF_A_TOKEN = 3
+
+
+class Accounts(Protocol):
+    """All raise Unauthorized for one who may not come in."""
+
+    async def principal_of_key(self, text: str) -> Principal: ...
+
+    async def principal_of_key_id(self, key_id: str) -> Principal: ...
+
+    async def principal_of_user(
+        self, user_id: str, tier: str, permissions: frozenset[Permission]
+    ) -> Principal: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    principal: Principal
+    expires_at: Instant
+    cookie: str
+
+
+class Gatekeeper:
+    def __init__(
+        self, accounts: Accounts, sessions: Sessions, tokens: TokenReader | None = None
+    ) -> None:
+        """Without `tokens` only API keys count."""
+        self._accounts = accounts
+        self._sessions = sessions
+        self._tokens = tokens
+
+    async def recognize(self, credential: str) -> Principal:
+        """Raise Unauthorized for what does not count."""
+        if credential.startswith(PREFIX):
+            return await self._accounts.principal_of_key(credential)
+        return await self._principal_of(await self._read_token(credential))
+
+    async def recognize_session(self, cookie: str) -> tuple[Principal, SessionNote] | None:
+        """None for one that is over, whose key was revoked or whose user may no longer come in."""
+        note = self._sessions.read(cookie)
+        if note is None:
+            return None
+        try:
+            if note.kind == "key":
+                return await self._accounts.principal_of_key_id(note.id), note
+            permissions = frozenset(Permission(name) for name in note.permissions)
+            return await self._accounts.principal_of_user(note.id, note.tier, permissions), note
+        except (Unauthorized, ValueError):
+            return None
+
+    async def log_in(self, credential: str) -> Login:
+        """Begin a session. Raise Unauthorized for what does not count."""
+        if credential.startswith(PREFIX):
+            principal = await self._accounts.principal_of_key(credential)
+            note, cookie = self._sessions.begin("key", principal.key_id or "")
+        else:
+            claims = await self._read_token(credential)
+            principal = await self._principal_of(claims)
+            note, cookie = self._sessions.begin(
+                "user",
+                claims.user_id,
+                claims.tier,
+                tuple(sorted(claims.permissions)),
+                claims.expires_at,
+            )
+        return Login(principal, Instant(note.expires_at), cookie)
+
+    async def log_out(self, cookie: str) -> None:
+        """A session that is over is none to end."""
+        note = self._sessions.read(cookie)
+        if note is not None:
+            await self._sessions.end(note)
+
+    async def _read_token(self, text: str) -> TokenClaims:
+        if self._tokens is None or text.count(".") != PARTS_OF_A_TOKEN - 1:
+            raise Unauthorized(
+                "This is no API key, and no token that counts here. API keys begin with "
+                f"'{PREFIX}'.",
+                code="TOKEN_INVALID",
+            )
+        return await self._tokens.read(text)
+
+    async def _principal_of(self, claims: TokenClaims) -> Principal:
+        return await self._accounts.principal_of_user(
+            claims.user_id, claims.tier, claims.permissions
+        )

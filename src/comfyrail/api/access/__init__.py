@@ -1,0 +1,1 @@
+"""Users, API keys, usage, the audit log and blocked addresses."""

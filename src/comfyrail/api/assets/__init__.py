@@ -1,0 +1,1 @@
+"""API v1: files that users give."""

@@ -1,0 +1,64 @@
+"""API v1: assets."""
+
+from pathlib import PurePosixPath
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from comfyrail.api.assets.contract import ASSET, ASSETS, CONTENT, AssetList, asset_body
+from comfyrail.api.cursors import LONGEST_CURSOR, read_cursor, write_cursor
+from comfyrail.api.files import file_response
+from comfyrail.api.messages import json_response
+from comfyrail.api.services import principal_of, services_of
+from comfyrail.ids import AssetId
+
+router = APIRouter(tags=["assets"])
+
+
+@router.get(ASSETS)
+async def list_assets(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    cursor: Annotated[str | None, Query(max_length=LONGEST_CURSOR)] = None,
+) -> Response:
+    """Newest first. Pass `next_cursor` back as `cursor` to go on."""
+    after = read_cursor(cursor)
+    page = await services_of(request).assets.list(
+        principal_of(request), AssetId(after) if after else None, limit
+    )
+    return json_response(
+        AssetList(
+            assets=[asset_body(each) for each in page.assets],
+            next_cursor=write_cursor(page.next_cursor),
+        )
+    )
+
+
+@router.get(ASSET)
+async def show_asset(request: Request, asset_id: str) -> Response:
+    asset = await services_of(request).assets.get(principal_of(request), AssetId(asset_id))
+    return json_response(asset_body(asset))
+
+
+@router.delete(ASSET, status_code=204)
+async def delete_asset(request: Request, asset_id: str) -> Response:
+    """Not while a job that has not ended uses it."""
+    await services_of(request).assets.delete(principal_of(request), AssetId(asset_id))
+    return Response(status_code=204)
+
+
+@router.get(CONTENT)
+async def download_asset(request: Request, asset_id: str) -> Response:
+    """The file itself, with ranges and ETag."""
+    assets = services_of(request).assets
+    asset = await assets.get(principal_of(request), AssetId(asset_id))
+    return file_response(
+        request,
+        assets.path_of(asset),
+        filename=PurePosixPath(asset.name).name,
+        content_type=asset.content_type,
+        size=asset.size,
+        sha256=asset.sha256,
+    )

@@ -1,0 +1,1 @@
+"""Sessions of browsers, and the page where they begin."""

@@ -1,0 +1,45 @@
+"""Bodies of the session routes."""
+
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+
+from comfyrail.access.principal import Principal
+from comfyrail.clock import Instant
+
+SESSION = "/v1/session"
+
+
+class LoginRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """One of the two."""
+
+    key: str | None = None
+    token: str | None = None
+
+
+class SessionBody(msgspec.Struct, kw_only=True):
+    user_id: str
+    tenant: str
+    tier: str
+    permissions: list[str]
+    source: Literal["session", "key", "token", "local"]
+    """By what the caller is known: with access off everybody is the local user."""
+    expires_at: datetime | None = None
+    """Of a session."""
+
+
+def session_body(
+    principal: Principal,
+    source: Literal["session", "key", "token", "local"],
+    expires_at: Instant | None = None,
+) -> SessionBody:
+    until = None if expires_at is None else datetime.fromtimestamp(expires_at / 1000, UTC)
+    return SessionBody(
+        user_id=principal.user_id,
+        tenant=principal.tenant,
+        tier=principal.tier,
+        permissions=sorted(principal.permissions),
+        source=source,
+        expires_at=until,
+    )

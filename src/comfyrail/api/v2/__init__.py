@@ -1,0 +1,1 @@
+"""API v2: executions in nested parts, with links."""

@@ -1,0 +1,42 @@
+"""Requests that wait for a job.
+
+A client that goes away ends its waiting, never its job. A server that stops answers at once.
+"""
+
+import asyncio
+
+from starlette.requests import Request
+
+from comfyrail.api.services import principal_of, services_of
+from comfyrail.ids import JobId
+from comfyrail.usecases.jobs import JobStatus
+
+
+async def wait_for(
+    request: Request, job_id: JobId, seconds: float, after: int | None = None
+) -> JobStatus | None:
+    """The status at the job's end, or with `after` at its next event, or when the time is up.
+
+    None where nobody waits for it any longer. The request's body must have been read.
+    """
+    services = services_of(request)
+    found = asyncio.create_task(
+        services.jobs.wait(principal_of(request), job_id, seconds, after),
+        name=f"wait-for-{job_id}",
+    )
+    others = [
+        asyncio.create_task(_gone(request), name=f"client-of-{job_id}"),
+        asyncio.create_task(services.shutdown.has_drained.wait(), name=f"end-of-{job_id}"),
+    ]
+    try:
+        await asyncio.wait([found, *others], return_when=asyncio.FIRST_COMPLETED)
+        return found.result() if found.done() else None
+    finally:
+        for task in (found, *others):
+            task.cancel()
+        await asyncio.gather(found, *others, return_exceptions=True)
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,2 @@
+SELECT count(*) AS jobs FROM jobs
+WHERE tenant = :tenant AND state IN ('queued', 'processing') AND retries > 0;

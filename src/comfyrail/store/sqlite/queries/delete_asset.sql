@@ -1,0 +1,1 @@
+DELETE FROM assets WHERE id = :asset_id RETURNING blob_key;

@@ -1,0 +1,1 @@
+DELETE FROM ip_blocks WHERE id = :block_id RETURNING *;

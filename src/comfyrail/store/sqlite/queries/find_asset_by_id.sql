@@ -1,0 +1,1 @@
+SELECT 1 FROM assets WHERE id = :asset_id;

@@ -1,0 +1,4 @@
+SELECT * FROM assets
+WHERE tenant = :tenant AND name = :name AND (expires_at IS NULL OR expires_at > :now)
+ORDER BY id DESC
+LIMIT 1;

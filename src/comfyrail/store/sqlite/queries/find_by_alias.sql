@@ -1,0 +1,1 @@
+SELECT * FROM jobs WHERE tenant = :tenant AND surface = :surface AND alias = :alias;

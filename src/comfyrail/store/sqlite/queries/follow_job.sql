@@ -1,0 +1,1 @@
+INSERT INTO followed_jobs (job_id, tenant) VALUES (:job_id, :tenant);

@@ -1,0 +1,1 @@
+SELECT * FROM usage_months WHERE tenant = :tenant AND month = :month;

@@ -1,0 +1,1 @@
+DELETE FROM followed_jobs WHERE job_id = :job_id;

@@ -1,0 +1,1 @@
+SELECT * FROM api_keys WHERE id > :after ORDER BY id LIMIT :limit;

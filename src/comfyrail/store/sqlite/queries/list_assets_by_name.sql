@@ -1,0 +1,1 @@
+SELECT * FROM assets WHERE tenant = :tenant AND name = :name ORDER BY id DESC;

@@ -1,0 +1,1 @@
+SELECT nonce, until FROM ended_sessions WHERE until > :now;

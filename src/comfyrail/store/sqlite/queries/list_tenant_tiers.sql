@@ -1,0 +1,1 @@
+SELECT tenant, tier FROM tenant_tiers;

@@ -1,0 +1,1 @@
+SELECT * FROM users WHERE id > :after ORDER BY id LIMIT :limit;

@@ -1,0 +1,1 @@
+SELECT DISTINCT name FROM job_inputs WHERE name IN (SELECT value FROM json_each(:names));

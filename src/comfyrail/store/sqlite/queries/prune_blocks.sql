@@ -1,0 +1,1 @@
+DELETE FROM ip_blocks WHERE expires_at IS NOT NULL AND expires_at <= :now;

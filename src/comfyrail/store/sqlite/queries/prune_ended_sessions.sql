@@ -1,0 +1,1 @@
+DELETE FROM ended_sessions WHERE until <= :now;

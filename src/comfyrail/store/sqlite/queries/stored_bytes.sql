@@ -1,0 +1,3 @@
+SELECT
+    coalesce((SELECT bytes FROM stored_outputs WHERE tenant = :tenant), 0)
+    + coalesce((SELECT sum(size) FROM assets WHERE tenant = :tenant), 0) AS bytes;

@@ -1,0 +1,115 @@
+"""Lists with filters and cursors that are checked, and fields that wait for their issue [10.1]."""
+
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.api.errors import assert_error
+from tests.graphs import picture
+from tests.processes import Comfyrail
+
+LIST = "/v1/workflows/executions"
+
+
+def listed(process: Comfyrail, query: str = "") -> list[dict[str, Any]]:
+    status, body = process.call("GET", f"{LIST}?{query}")
+    assert status == 200, body
+    found = body["executions"]
+    assert isinstance(found, list)
+    return found
+
+
+def ids(found: list[dict[str, Any]]) -> list[str]:
+    return [each["execution_id"] for each in found]
+
+
+@pytest.fixture
+def three(running_server: Comfyrail) -> list[str]:
+    """Completed, cancelled, for later: the newest last."""
+    done = running_server.submit(picture(31))
+    running_server.wait_for(done, "completed")
+    stopped = running_server.submit(picture(32), not_before="2027-06-01T00:00:00Z")
+    running_server.call("POST", f"/v1/workflows/execution/{stopped}/cancel")
+    later = running_server.submit(picture(33), not_before="2027-06-01T00:00:00Z")
+    return [done, stopped, later]
+
+
+def test_several_statuses_can_be_asked_for(running_server: Comfyrail, three: list[str]) -> None:
+    done, stopped, later = three
+    assert ids(listed(running_server, "status=completed,cancelled&limit=2")) == [stopped, done]
+    repeated = ids(listed(running_server, "status=queued&status=cancelled&limit=2"))
+    assert repeated == [later, stopped]
+
+
+def test_list_goes_on_over_several_statuses(running_server: Comfyrail, three: list[str]) -> None:
+    query = "status=completed,cancelled,queued&limit=1"
+    found: list[str] = []
+    cursor = ""
+    while len(found) < 3:
+        _, body = running_server.call("GET", f"{LIST}?{query}&cursor={quote(cursor)}")
+        found += ids(body["executions"])
+        cursor = body["next_cursor"] or ""
+    assert found == three[::-1]
+
+
+def test_list_knows_times(running_server: Comfyrail, three: list[str]) -> None:
+    second = running_server.execution(three[1])["submitted_at"]
+    wanted = f"submitted_from={quote(second)}"
+    assert ids(listed(running_server, wanted)) == [three[2], three[1]]
+    after = datetime.fromisoformat(second) + timedelta(milliseconds=1)
+    until = f"{wanted}&submitted_before={quote(after.isoformat())}"
+    assert ids(listed(running_server, until)) == [three[1]]
+
+
+def test_list_knows_batches_and_surfaces(running_server: Comfyrail, three: list[str]) -> None:
+    batch = {"workflow": picture(34), "grid": {"1.width": [8, 9]}}
+    _, made = running_server.call("POST", "/v1/batches", batch)
+    for job_id in made["executions"]:
+        running_server.wait_for(job_id, "completed")
+    found = listed(running_server, f"batch_id={made['batch_id']}")
+    assert sorted(ids(found)) == sorted(made["executions"])
+    assert listed(running_server, f"batch_id={made['batch_id']}&status=failed,cancelled") == []
+    assert listed(running_server, f"batch_id={three[0]}") == []
+    _, body = running_server.call("POST", "/v2/workflows/runsync", {"workflow": picture(35)})
+    assert ids(listed(running_server, "surface=v2&limit=1")) == [body["id"]]
+    assert listed(running_server, "surface=v2&status=failed,queued") == []
+    assert listed(running_server, "surface=nowhere") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("cursor=abc", "INVALID_CURSOR"),
+        ("cursor=01890000-0000-7000-8000-000000000000", "INVALID_CURSOR"),
+        ("cursor=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "INVALID_CURSOR"),
+        ("cursor=%00%ff", "INVALID_CURSOR"),
+        ("cursor=" + "A" * 65, "MALFORMED_REQUEST"),
+        ("status=queued,odd", "MALFORMED_REQUEST"),
+        ("status=", "MALFORMED_REQUEST"),
+        ("submitted_from=2026-01-01T00:00:00", "NO_TIME_ZONE"),
+        ("submitted_from=yesterday", "MALFORMED_REQUEST"),
+        ("limit=501", "MALFORMED_REQUEST"),
+    ],
+)
+def test_made_up_cursors_and_words_are_refused(
+    running_server: Comfyrail, query: str, code: str
+) -> None:
+    status, reply = running_server.call("GET", f"{LIST}?{query}")
+    assert status == 400, reply
+    assert_error(reply, code)
+
+
+@pytest.mark.parametrize("field", ["callback_url", "output_config"])
+def test_what_nothing_heeds_yet_is_refused_by_name(running_server: Comfyrail, field: str) -> None:
+    value: Any = "https://example.com" if field == "callback_url" else {"format": "webp"}
+    status, reply = running_server.call(
+        "POST", "/v1/workflows/execute", {"workflow": picture(), field: value}
+    )
+    assert status == 422
+    assert assert_error(reply, "NOT_SUPPORTED_YET")["details"] == {"field": field}
+    status, _ = running_server.call(
+        "POST", "/v1/workflows/execute", {"workflow": picture(), field: None}
+    )
+    assert status == 202

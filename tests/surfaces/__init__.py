@@ -1,0 +1,1 @@
+"""Other doors: tasks, runs, and the RunPod-shaped surface."""
