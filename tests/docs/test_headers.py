@@ -44,22 +44,25 @@ def headers_in(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Subscript) and names_headers(node.value):
             yield from texts(node.slice)
         elif isinstance(node, ast.Call):
-            called = node.func
-            is_lookup = isinstance(called, ast.Attribute) and names_headers(called.value)
-            if is_lookup and node.args:
-                yield from texts(node.args[0])
-            for keyword in node.keywords:
-                if keyword.arg == "headers":
-                    yield from keys_of(keyword.value)
+            yield from headers_of_a_call(node)
         elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if any(names_headers(target) for target in targets):
                 yield from keys_of(node.value)
-        elif isinstance(node, ast.Compare) and isinstance(node.left, ast.Name):
+        elif isinstance(node, ast.Compare) and getattr(node.left, "id", None) == "name":
             # `if name == b"host"` in a pass over raw headers
-            if node.left.id == "name":
-                for each in node.comparators:
-                    yield from (text for text in texts(each) if isinstance(each, ast.Constant))
+            for each in node.comparators:
+                yield from texts(each)
+
+
+def headers_of_a_call(node: ast.Call) -> Iterator[str]:
+    """`headers.get("…")`, and `headers={…}` among the arguments."""
+    called = node.func
+    if isinstance(called, ast.Attribute) and names_headers(called.value) and node.args:
+        yield from texts(node.args[0])
+    for keyword in node.keywords:
+        if keyword.arg == "headers":
+            yield from keys_of(keyword.value)
 
 
 def keys_of(node: ast.AST) -> Iterator[str]:
