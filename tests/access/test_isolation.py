@@ -14,8 +14,8 @@ import pytest
 from comfyrail.access.permissions import OF_USERS
 from comfyrail.api.operations import Operation
 from comfyrail.api.surfaces import OPERATIONS
-from tests.graphs import picture
-from tests.processes import Comfyrail, server
+from tests.graphs import picture, slow_picture
+from tests.processes import Comfyrail, server, wait_until
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de"
@@ -332,6 +332,24 @@ def test_users_may_not_do_what_is_for_those_who_run_the_server(
     body: Any = {} if method in {"post", "put", "patch"} else None
     status, text = mallory.fetch(method.upper(), filled(path, owned), body)
     assert status == 403, text
+
+
+def test_users_do_not_see_whose_jobs_a_worker_has_nor_its_faults(
+    house: Comfyrail, alice: Caller, mallory: Caller
+) -> None:
+    job = alice.must("POST", "/v1/workflows/execute", {"workflow": slow_picture(20, 75)})
+    job_id = job["execution_id"]
+    admin = Caller(house, (house.data / "admin.key").read_text().strip())
+
+    def seen(caller: Caller, path: str) -> bool:
+        return job_id in caller.fetch("GET", path)[1]
+
+    wait_until(lambda: seen(admin, "/v1/workers"))
+    for path in ("/v1/workers", "/v1/workers/local-1", "/api/v1/workers", "/system_stats"):
+        assert not seen(mallory, path)
+    (worker,) = mallory.must("GET", "/v1/workers")["workers"]
+    assert (worker["endpoint"], worker["current_jobs"], worker["status"]) == (None, [], "busy")
+    alice.must("POST", f"/v1/workflows/execution/{job_id}/cancel")
 
 
 def test_owner_still_has_everything(alice: Caller, owned: Owned) -> None:

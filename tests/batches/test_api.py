@@ -211,8 +211,8 @@ def test_what_is_wrong_is_said(
 
 def test_all_methods_of_a_path_are_named(running_server: Comfyrail) -> None:
     for path, methods in (
-        ("/v1/batches", "GET, POST"),
-        ("/v1/batches/none", "GET"),
+        ("/v1/batches", "GET, HEAD, POST"),
+        ("/v1/batches/none", "GET, HEAD"),
         ("/v1/batches/none/cancel", "POST"),
     ):
         status, _, headers = running_server.fetch("DELETE", path)

@@ -74,7 +74,7 @@ async def test_very_large_prompt_is_not_analysed_and_costs_its_time(tmp_path: Pa
     async with estimates(tmp_path) as (made, _):
         account = made.open(attempt({"1": node}), "gpu")
         assert account.weights() == {}
-        assert account.settle(measured()) == Usage(6.0)
+        assert account.settle(measured()) == Usage(6.0, seconds=3.0)
 
 
 async def add_record(store: Store, content: bytes) -> None:

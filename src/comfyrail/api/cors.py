@@ -16,7 +16,8 @@ REQUEST_HEADERS = (
 )
 REPLY_HEADERS = (
     "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, "
-    "Retry-After, Location, ETag, X-Request-ID, Idempotent-Replayed, Content-Disposition"
+    "Retry-After, Location, ETag, X-Request-ID, Idempotent-Replayed, Content-Disposition, "
+    "Content-Range, Upload-Offset, X-API-Version, Preference-Applied, Deprecation, Link"
 )
 PREFLIGHT_SECONDS = 600
 

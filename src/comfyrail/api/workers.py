@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from comfyrail.api.access.acts import note_act
 from comfyrail.api.messages import json_response, read_json
-from comfyrail.api.services import services_of
+from comfyrail.api.services import principal_of, services_of
 from comfyrail.api.worker_contract import (
     AddWorkerRequest,
     WorkerLogs,
@@ -35,7 +35,7 @@ _add_request = msgspec.json.Decoder(AddWorkerRequest)
 
 @router.get(WORKERS)
 async def list_workers(request: Request) -> Response:
-    return json_response(worker_list(services_of(request).workers.list()))
+    return json_response(worker_list(services_of(request).workers.list(principal_of(request))))
 
 
 @router.post(WORKERS, status_code=201)
@@ -56,7 +56,8 @@ async def show_fleet(request: Request) -> Response:
 
 @router.get(WORKER)
 async def show_worker(request: Request, worker_id: str) -> Response:
-    return json_response(worker_body(services_of(request).workers.show(WorkerId(worker_id))))
+    view = services_of(request).workers.show(principal_of(request), WorkerId(worker_id))
+    return json_response(worker_body(view))
 
 
 @router.delete(WORKER, status_code=204)

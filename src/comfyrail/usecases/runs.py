@@ -182,7 +182,7 @@ class Runs:
     async def _worker(self, principal: Principal, wish: RunWish) -> tuple[WorkerView, bool]:
         """The worker, up where it was just added, and whether it was."""
         if wish.worker is not None:
-            return self._workers.show(WorkerId(wish.worker)), False
+            return self._workers.show(principal, WorkerId(wish.worker)), False
         if not principal.may(Permission.FLEET_WRITE):
             raise Forbidden(
                 "ssh_connection adds a worker to the fleet, which takes the permission "

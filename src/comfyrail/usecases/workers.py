@@ -4,10 +4,12 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
+from comfyrail.access.permissions import Permission
+from comfyrail.access.principal import Principal
 from comfyrail.clock import Clock
 from comfyrail.errors import (
     Conflict,
@@ -58,11 +60,11 @@ class Workers:
         self._removing: WeakValueDictionary[WorkerId, asyncio.Lock] = WeakValueDictionary()
         """By worker: to end one may take its time."""
 
-    def list(self) -> Sequence[WorkerView]:
-        return self._fleet.views()
+    def list(self, principal: Principal) -> Sequence[WorkerView]:
+        return [_as_seen_by(principal, view) for view in self._fleet.views()]
 
-    def show(self, worker_id: WorkerId) -> WorkerView:
-        return self._fleet.view(worker_id)
+    def show(self, principal: Principal, worker_id: WorkerId) -> WorkerView:
+        return _as_seen_by(principal, self._fleet.view(worker_id))
 
     def figures(self) -> FleetFigures:
         return self._fleet.figures()
@@ -275,3 +277,19 @@ def _agent_id(name: str) -> str:
     """An agent's name in the letters that workers' names have."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:32].strip("-")
     return f"agent-{plain}" if plain else "agent"
+
+
+def _as_seen_by(principal: Principal, view: WorkerView) -> WorkerView:
+    """Those who do not run the server see what a worker is, not whose jobs it has, where it is, or
+    what went wrong on it: that may be somebody's text.
+    """
+    if principal.may(Permission.FLEET_WRITE):
+        return view
+    return replace(
+        view,
+        endpoint=None,
+        current_jobs=(),
+        error=None if view.error is None else "It has a fault; ask whoever runs the server.",
+        error_detail=None,
+        health=replace(view.health, cause=None, breakers=()),
+    )

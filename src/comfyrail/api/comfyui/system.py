@@ -16,6 +16,7 @@ from comfyrail.api.conditional import NOT_MODIFIED, is_known
 from comfyrail.api.messages import json_response
 from comfyrail.api.services import principal_of, services_of
 from comfyrail.errors import NotFound
+from comfyrail.fleet.comfyui.client import SERVER_MARK
 from comfyrail.fleet.view import WorkerView
 from comfyrail.jobs.workers import WorkerStatus
 
@@ -64,7 +65,7 @@ async def show_system(request: Request) -> Response:
                 "ram_total": total,
                 "ram_free": free,
                 "comfyui_version": COMFYUI_VERSION,
-                "comfyrail_version": __version__,
+                SERVER_MARK: __version__,
                 "python_version": sys.version,
                 "pytorch_version": "none",
                 "embedded_python": False,

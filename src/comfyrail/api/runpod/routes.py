@@ -131,7 +131,7 @@ async def show_health(request: Request) -> Response:
     services, principal = services_of(request), principal_of(request)
     counts = await services.jobs.counts(principal)
     retried = await services.jobs.count_retried(principal)
-    return json_response(pod_health(counts, retried, services.workers.list()))
+    return json_response(pod_health(counts, retried, services.workers.list(principal_of(request))))
 
 
 async def _submit(request: Request) -> Accepted:

@@ -127,7 +127,7 @@ async def show_worker_metrics(request: Request) -> Response:
 
 @router.get(WORKERS)
 async def list_workers(request: Request) -> Response:
-    views = services_of(request).workers.list()
+    views = services_of(request).workers.list(principal_of(request))
     return json_response(TaskWorkerList(workers=[task_worker(view) for view in views]))
 
 
@@ -142,7 +142,8 @@ async def add_worker(request: Request) -> Response:
 
 @router.get(WORKER)
 async def show_worker(request: Request, worker_id: str) -> Response:
-    return json_response(task_worker(services_of(request).workers.show(WorkerId(worker_id))))
+    view = services_of(request).workers.show(principal_of(request), WorkerId(worker_id))
+    return json_response(task_worker(view))
 
 
 @router.put(WORKER)

@@ -35,6 +35,9 @@ DOWNLOAD_CHUNK = 1 << 18
 DECODED_AT_ONCE = 1 << 20
 """Replies up to this size are decoded on the event loop, larger ones in a thread."""
 
+SERVER_MARK = "comfyrail_server"
+"""What a Comfyrail server says of itself in place of a worker, in its system_stats."""
+
 FEATURE_FLAGS = '{"type":"feature_flags","data":{"supports_preview_metadata":true}}'
 
 REPLY_KEPT = 8000
@@ -83,6 +86,11 @@ class ComfyClient:
         stats = await self._get_json("/system_stats")
         if not isinstance(stats, dict) or "system" not in stats:
             raise WorkerProtocolError(f"{self.endpoint} does not answer like a ComfyUI server.")
+        if isinstance(stats["system"], dict) and SERVER_MARK in stats["system"]:
+            raise WorkerProtocolError(
+                f"{self.endpoint} is a Comfyrail server, not a worker: its jobs would come back to "
+                "itself. Add its workers, or ComfyUI behind it."
+            )
         return stats
 
     async def object_info(self) -> bytes:
