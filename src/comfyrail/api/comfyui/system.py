@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from comfyrail import __version__
-from comfyrail.api.comfyui.features import COMFYUI_VERSION, FEATURES, MODEL_FOLDERS, NO_MODELS
+from comfyrail.api.comfyui.features import FEATURES, NO_MODELS
 from comfyrail.api.conditional import NOT_MODIFIED, is_known
 from comfyrail.api.messages import json_response
 from comfyrail.api.services import principal_of, services_of
@@ -19,6 +19,7 @@ from comfyrail.errors import NotFound
 from comfyrail.fleet.comfyui.client import SERVER_MARK
 from comfyrail.fleet.view import WorkerView
 from comfyrail.jobs.workers import WorkerStatus
+from comfyrail.workflow.comfyui_features import COMFYUI_VERSION, MODEL_FOLDERS
 
 WORTH_PACKING = 1 << 12
 UP = frozenset({WorkerStatus.IDLE, WorkerStatus.BUSY, WorkerStatus.DRAINING})

@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from comfyrail.api.comfyui.entries import file_body
-from comfyrail.api.comfyui.features import MODEL_FOLDERS
 from comfyrail.api.comfyui.requests import LARGEST_COMMAND
 from comfyrail.api.comfyui.words import ENDED
 from comfyrail.api.messages import decode_json, json_response, read_limited
@@ -19,6 +18,7 @@ from comfyrail.api.services import principal_of, services_of
 from comfyrail.errors import Conflict, MalformedRequest, NotFound
 from comfyrail.store.interface import Document, HistoryQuery
 from comfyrail.usecases.comfyui_userdata import LARGEST_FILE
+from comfyrail.workflow.comfyui_features import MODEL_FOLDERS
 
 USERDATA = "/userdata/{file:path}"
 JOBS_LOOKED_AT = 100

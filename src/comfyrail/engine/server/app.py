@@ -13,7 +13,6 @@ from comfyrail.engine.executor import Executor
 from comfyrail.engine.folders import Folders
 from comfyrail.engine.registry import NodeRegistry
 from comfyrail.engine.retention import OutputRetention
-from comfyrail.engine.server.features import LARGEST_BODY
 from comfyrail.engine.server.file_routes import FileRoutes
 from comfyrail.engine.server.history import DEFAULT_HISTORY_BYTES, DEFAULT_HISTORY_SIZE
 from comfyrail.engine.server.info_routes import InfoRoutes
@@ -23,6 +22,7 @@ from comfyrail.engine.server.prompt_queue import DEFAULT_WAITING_BYTES
 from comfyrail.engine.server.prompt_routes import PromptRoutes
 from comfyrail.engine.server.socket_route import SocketRoute
 from comfyrail.engine.server.worker import Worker
+from comfyrail.workflow.comfyui_features import LARGEST_BODY
 
 WORKER: web.AppKey[Worker] = web.AppKey("worker", Worker)
 

@@ -9,14 +9,14 @@ from aiohttp import web
 
 from comfyrail import __version__
 from comfyrail.engine.registry import describe_node
-from comfyrail.engine.server.features import (
+from comfyrail.engine.server.replies import json_reply
+from comfyrail.engine.server.worker import Worker
+from comfyrail.workflow.comfyui_features import (
     COMFYUI_VERSION,
     FEATURES,
     MODEL_FOLDERS,
     NO_MODELS,
 )
-from comfyrail.engine.server.replies import json_reply
-from comfyrail.engine.server.worker import Worker
 
 
 class InfoRoutes:

@@ -8,11 +8,11 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from comfyrail.engine.server.features import FEATURES
 from comfyrail.engine.server.replies import LONGEST_ID, refuse
 from comfyrail.engine.server.sockets import Connection
 from comfyrail.engine.server.wire import text_message
 from comfyrail.engine.server.worker import Worker
+from comfyrail.workflow.comfyui_features import FEATURES
 
 HEARTBEAT_SECONDS = 20.0
 LARGEST_MESSAGE = 256 << 10

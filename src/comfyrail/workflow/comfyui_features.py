@@ -1,11 +1,11 @@
-"""What this worker tells clients about itself."""
+"""What a server that speaks ComfyUI's protocol tells clients about itself."""
 
 from typing import Any
 
 LARGEST_BODY = 100 << 20
 
 COMFYUI_VERSION = "0.7.0"
-"""The ComfyUI whose protocol this worker speaks: clients look at it to know what they may use."""
+"""The ComfyUI whose protocol is spoken: clients look at it to know what they may use."""
 
 FEATURES: dict[str, Any] = {
     "supports_preview_metadata": True,
