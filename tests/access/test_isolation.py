@@ -334,6 +334,39 @@ def test_users_may_not_do_what_is_for_those_who_run_the_server(
     assert status == 403, text
 
 
+def test_what_a_worker_remembers_of_one_tenant_is_not_given_to_another(
+    alice: Caller, mallory: Caller
+) -> None:
+    def picture_of(caller: Caller, note: str) -> tuple[str, list[bool]]:
+        graph = {
+            "1": {
+                "class_type": "EmptyImage",
+                "inputs": {"width": 16, "height": 16, "batch_size": 1, "color": 0x123456},
+                "_meta": {"title": note},
+            },
+            "2": {
+                "class_type": "SaveImage",
+                "inputs": {"images": ["1", 0], "filename_prefix": "same"},
+            },
+        }
+        extra = {"extra_pnginfo": {"workflow": {"note": note}}}
+        made = caller.must("POST", "/prompt", {"prompt": graph, "extra_data": extra})
+        job = made["prompt_id"]
+        wait_until(lambda: caller.must("GET", f"/history/{job}"))
+        (output,) = caller.must("GET", f"/v1/workflows/execution/{job}/outputs")["outputs"]
+        nodes = caller.must("GET", f"/v1/workflows/execution/{job}/nodes")["nodes"]
+        return caller.fetch("GET", output["url"])[1], [node["cached"] for node in nodes]
+
+    text, _ = picture_of(alice, "alices-note")
+    assert "alices-note" in text
+    text, cached = picture_of(mallory, "mallorys-note")
+    assert "mallorys-note" in text
+    assert "alices-note" not in text
+    assert cached == [False, False]
+    _, cached = picture_of(alice, "alices-other-note")
+    assert any(cached), "her own are still remembered"
+
+
 def test_users_do_not_see_whose_jobs_a_worker_has_nor_its_faults(
     house: Comfyrail, alice: Caller, mallory: Caller
 ) -> None:

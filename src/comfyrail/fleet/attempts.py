@@ -21,6 +21,7 @@ from comfyrail.fleet.model_breakers import models_to_blame
 from comfyrail.fleet.remedies import Remedies, no_trouble
 from comfyrail.fleet.session import AttemptSession
 from comfyrail.fleet.suspects import suspect_of
+from comfyrail.fleet.tenant_marks import mark_prompt
 from comfyrail.fleet.warm_models import WarmModels
 from comfyrail.fleet.workload import Held, Workload
 from comfyrail.ids import AttemptToken, WorkerId
@@ -107,6 +108,10 @@ class Attempts:
             self.refuse(attempt.token, "a model of it fails to load on the worker")
             return
         models = self._knowledge.models_in(attempt.prompt)
+
+        def models_of_node(node_id: str) -> Mapping[str, int]:
+            return self._knowledge.models_in(_node_of(attempt.prompt, node_id))
+
         seat = self._company.join(runs_alone=attempt.runs_alone)
         session = AttemptSession(
             attempt,
@@ -119,7 +124,10 @@ class Attempts:
             inputs=self._inputs,
             previews=context.previews,
             remedies=self._remedies,
-            models_of=lambda node_id: self._knowledge.models_in(_node_of(attempt.prompt, node_id)),
+            models_of=models_of_node,
+            mark=lambda prompt: mark_prompt(
+                prompt, attempt.tenant, self._knowledge.catalog, models_of_node
+            ),
             seat=seat,
             secrets=context.secrets,
         )

@@ -80,6 +80,7 @@ class AttemptSession:
         previews: Previews | None = None,
         remedies: Remedies | None = None,
         models_of: Callable[[str], Collection[str]] | None = None,
+        mark: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda prompt: prompt,
         seat: Seat | None = None,
         secrets: PromptSecrets | None = None,
     ) -> None:
@@ -98,6 +99,7 @@ class AttemptSession:
         self._remedies = remedies
         self._secrets = secrets or PromptSecrets()
         self._models_of = models_of or (lambda _node_id: ())
+        self._mark = mark
         self._wants_previews = previews is not None
         self._inquiry = Inquiry(connection.client, attempt.prompt_id)
         self._timing = AttemptTiming(attempt, clock)
@@ -256,7 +258,7 @@ class AttemptSession:
             return self._orders.stop_with
         try:
             await self._client.submit(
-                prompt,
+                self._mark(prompt),
                 self._attempt.prompt_id,
                 self._connection.client_id,
                 self._attempt.execution_config,

@@ -39,7 +39,7 @@ UNKNOWN_TYPE = "application/octet-stream"
 FILE = "file"
 REQUIRED = ("content_type", "file_path")
 
-router = APIRouter(tags=["comfy api v2"])
+router = APIRouter(tags=["Comfy API v2"])
 
 _from_hash = msgspec.json.Decoder(ComfyFromHash)
 _HASH = re.compile(r"(?:blake3:)?([0-9a-f]{64})")

@@ -46,7 +46,7 @@ QUEUE_SECONDS = 2.0
 """Between two looks at a place in the queue."""
 STREAMS_A_TENANT = 200
 
-router = APIRouter(tags=["comfy api v2"])
+router = APIRouter(tags=["Comfy API v2"])
 
 
 @router.get(EVENTS)

@@ -42,7 +42,7 @@ READS_A_PAGE = 10
 """A list that has looked at so many jobs says where it goes on, whatever it has found."""
 RESERVED = ("webhook_url", "inputs")
 
-router = APIRouter(tags=["comfy api v2"])
+router = APIRouter(tags=["Comfy API v2"])
 
 _job_request = msgspec.json.Decoder(ComfyJobRequest)
 _parts_of_graph = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -26,7 +26,7 @@ MISSING_PAGE = """<!doctype html>
 </html>
 """
 
-router = APIRouter(tags=["comfyui"])
+router = APIRouter(tags=["ComfyUI"])
 
 
 @router.get(EDITOR)

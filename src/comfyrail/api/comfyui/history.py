@@ -16,7 +16,7 @@ from comfyrail.store.interface import HistoryQuery
 
 MOST_SHOWN = 1000
 
-router = APIRouter(tags=["comfyui"])
+router = APIRouter(tags=["ComfyUI"])
 
 
 @router.get("/history")

@@ -22,7 +22,7 @@ JOBS = "/api/jobs"
 JOB = JOBS + "/{prompt_id}"
 MOST_SHOWN = 1000
 
-router = APIRouter(tags=["comfyui"])
+router = APIRouter(tags=["ComfyUI"])
 
 
 @router.get(JOBS)

@@ -35,7 +35,7 @@ SMALL = 1 << 16
 
 _PROMPT_ID = re.compile(r"[A-Za-z0-9._:-]{1,200}")
 
-router = APIRouter(tags=["comfyui"])
+router = APIRouter(tags=["ComfyUI"])
 
 
 class PromptBody(msgspec.Struct):

@@ -18,7 +18,7 @@ from comfyrail.store.interface import HistoryQuery
 MOST_SHOWN = 1000
 """Of those that wait, and of those that run: the newest."""
 
-router = APIRouter(tags=["comfyui"])
+router = APIRouter(tags=["ComfyUI"])
 
 
 @router.get("/queue")

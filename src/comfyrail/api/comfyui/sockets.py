@@ -35,7 +35,7 @@ MOST_SOCKETS = 4096
 TRY_AGAIN_LATER = 1013
 LARGEST_PICTURE = 64 << 20
 
-router = APIRouter(tags=["comfyui"])
+router = APIRouter(tags=["ComfyUI"])
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _open: set["_Client"] = set()

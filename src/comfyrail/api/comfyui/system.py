@@ -24,7 +24,7 @@ from comfyrail.workflow.comfyui_features import COMFYUI_VERSION, MODEL_FOLDERS
 WORTH_PACKING = 1 << 12
 UP = frozenset({WorkerStatus.IDLE, WorkerStatus.BUSY, WorkerStatus.DRAINING})
 
-router = APIRouter(tags=["comfyui"])
+router = APIRouter(tags=["ComfyUI"])
 
 
 @router.get("/object_info")

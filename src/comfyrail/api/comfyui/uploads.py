@@ -25,7 +25,7 @@ FORM_OVERHEAD = 1 << 20
 FILE_FIELD = "image"
 TRUE = frozenset({"true", "1"})
 
-router = APIRouter(tags=["comfyui"])
+router = APIRouter(tags=["ComfyUI"])
 
 _decode_reference = msgspec.json.Decoder(dict[str, Any]).decode
 

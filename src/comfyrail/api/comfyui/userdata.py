@@ -28,7 +28,7 @@ STYLE = "user.css"
 DEFAULT_SETTINGS: Mapping[str, Any] = {"Comfy.TutorialCompleted": True}
 """Else the editor greets a new user with a window of templates, of which there are none here."""
 
-router = APIRouter(tags=["comfyui"])
+router = APIRouter(tags=["ComfyUI"])
 
 _decode_object = msgspec.json.Decoder(dict[str, Any])
 _decode_value = msgspec.json.Decoder(Any)

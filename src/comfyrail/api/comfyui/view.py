@@ -31,7 +31,7 @@ _JOB_FOLDER = re.compile(
 )
 _pictures = asyncio.Semaphore(PICTURES_AT_ONCE)
 
-router = APIRouter(tags=["comfyui"])
+router = APIRouter(tags=["ComfyUI"])
 
 
 @router.get("/view")

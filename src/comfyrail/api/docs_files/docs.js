@@ -212,6 +212,7 @@ function groups() {
 
 function find(words) {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
+  let all = 0;
   for (const section of document.querySelectorAll("main section[data-tag]")) {
     let shown = 0;
     for (const row of section.querySelectorAll("details.operation")) {
@@ -219,11 +220,24 @@ function find(words) {
       shown += row.hidden ? 0 : 1;
     }
     section.hidden = !shown;
+    const link = document.querySelector(`#tags a[href="#${section.id}"]`);
+    link.hidden = !shown;
+    link.querySelector("span").textContent = String(shown);
+    all += shown;
   }
+  const none = document.getElementById("none");
+  none.hidden = all > 0;
+  none.textContent = `Nothing found for '${words.trim()}'.`;
+}
+
+function findAll() {
+  document.getElementById("search").value = "";
+  find("");
 }
 
 function openLinked() {
   const row = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (row && row.hidden) findAll();
   if (row && row.tagName === "DETAILS") {
     row.open = true;
     row.scrollIntoView();
@@ -246,7 +260,8 @@ async function show() {
   const anchor = (tag) => `tag-${tag.replace(/\W+/g, "-")}`;
   document.getElementById("tags").replaceChildren(...all.map(([tag, rows]) =>
     make("a", { href: `#${anchor(tag)}` }, tag, " ", make("span", {}, String(rows.length)))));
-  main.replaceChildren(...all.map(([tag, rows]) =>
+  document.getElementById("tags").addEventListener("click", (event) => event.target.closest("a") && findAll());
+  main.replaceChildren(make("p", { id: "none", class: "none", role: "status", hidden: "" }), ...all.map(([tag, rows]) =>
     make("section", { id: anchor(tag), "data-tag": tag }, make("h2", {}, tag), rows)));
   document.getElementById("search").addEventListener("input", (event) => find(event.target.value));
   window.addEventListener("hashchange", openLinked);

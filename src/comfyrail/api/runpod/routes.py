@@ -56,7 +56,7 @@ CANCEL_SECONDS = 2.0
 STREAM_SECONDS = 2.0
 """How long an answer is held back while there is nothing to tell: its callers ask in a loop."""
 
-router = APIRouter(tags=["runpod"])
+router = APIRouter(tags=["RunPod"])
 
 _pod_request = msgspec.json.Decoder(PodRequest)
 
