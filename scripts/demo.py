@@ -13,6 +13,8 @@ from urllib.request import urlopen
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "workflows" / "aurora" / "workflow.json"
 RESULTS = ROOT / "out"
+DEFAULT_SERVER = "http://127.0.0.1:8080"
+"""Where commands look for a server that they are not told of."""
 READY_LIMIT_SECONDS = 30.0
 
 
@@ -35,6 +37,8 @@ def main() -> int:
             if ended.returncode == 0:
                 print("\nThat is the picture. ", end="")
             print(f"Comfyrail is open on {url} until you stop it with Ctrl-C.", flush=True)
+            if url != DEFAULT_SERVER:
+                print(f"In another terminal: export COMFYRAIL_SERVER={url}", flush=True)
             return server.wait()
         except KeyboardInterrupt:
             return server.wait()

@@ -84,7 +84,7 @@ def gated_server(data: Path, *arguments: str, **environment: str) -> Comfyrail:
     settings = {
         "COMFYRAIL_ACCESS": "on",
         "COMFYRAIL_JWT_SECRET": SECRET,
-        "COMFYRAIL_TRUSTED_PROXIES": "127.0.0.1",
+        "COMFYRAIL_TRUSTED_PROXIES": "127.0.0.1, 198.51.100.9",
         **environment,
     }
     workers = int(settings.pop("workers", "0"))

@@ -90,12 +90,31 @@ def test_every_command_sends_the_key_of_the_environment(
     assert "Traceback" not in broken.stderr
 
 
-def test_without_a_server_the_first_key_is_made_on_the_data_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("users", "add", "root", "--permission", "*"),
+        ("users", "list"),
+        ("keys", "create", "--user", "root"),
+        ("blocks", "add", "192.0.2.7"),
+        ("audit",),
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_a_data_folder_that_is_not_there_is_not_made(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    refused = comfyrail(*command, "--data", "nodir", cwd=tmp_path)
+    assert refused.returncode == 3
+    assert "There is no data folder nodir (no comfyrail.db in it)." in refused.stderr
+    assert refused.stdout == ""
+    assert not (tmp_path / "nodir").exists()
+
+
+def test_without_a_server_keys_are_made_on_the_data_folder(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    nothing = comfyrail("users", "list", "--data", str(data))
-    assert nothing.returncode == 3
-    assert "no data folder" in nothing.stderr
-    assert not data.exists()
+    with server(data, workers=0):
+        pass
     done("users", "add", "root", "--permission", "*", "--data", str(data))
     unnamed = comfyrail("keys", "create", "--data", str(data))
     assert unnamed.returncode == 2

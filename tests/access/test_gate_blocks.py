@@ -1,6 +1,7 @@
 """Blocked addresses, by hand and after many bad credentials [11.3]."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -83,6 +84,52 @@ def test_address_that_was_blocked_by_hand_gets_no_answer(gate: Comfyrail) -> Non
     wait_until(lambda: status(gate, address, **bearer()) == (403, "ADDRESS_BLOCKED"))
     # Nothing is open to it, not even what needs no credentials.
     assert ask(gate, "GET", "/health", X_Forwarded_For=address)[0].status == 403
+
+
+def test_who_is_blocked_is_told_until_when(gate: Comfyrail) -> None:
+    address, for_good = new_address(), new_address()
+    guess(gate, address)
+    reply, content = ask(gate, "GET", "/health", X_Forwarded_For=address)
+    assert reply.status == 403
+    assert re.search(r"blocked until 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC", content.decode())
+    assert 800 < int(reply.headers["Retry-After"]) <= 900
+    admin = {"Authorization": f"Bearer {admin_key(gate)}", "Content_Type": "application/json"}
+    ask(gate, "POST", "/v1/blocks", json.dumps({"network": for_good}).encode(), **admin)
+    wait_until(lambda: status(gate, for_good)[0] == 403)
+    reply, content = ask(gate, "GET", "/health", X_Forwarded_For=for_good)
+    assert "until" not in content.decode()
+    assert reply.headers["Retry-After"] is None
+
+
+def test_what_the_gate_blocks_is_in_the_audit_log(gate: Comfyrail) -> None:
+    address = new_address()
+    guess(gate, address)
+    headers = {"Authorization": f"Bearer {admin_key(gate)}"}
+    content = ask(gate, "GET", "/v1/audit?actor=gate", **headers)[1]
+    entry = json.loads(content)["entries"][0]
+    assert (entry["act"], entry["target"]) == ("block.add", f"{address}/32")
+    assert entry["details"]["block_id"] == blocks(gate)[f"{address}/32"]
+    assert entry["details"]["seconds"] == FIRST_BLOCK_SECONDS
+
+
+@pytest.mark.parametrize(
+    "network", ["127.0.0.1", "127.3.0.0/16", "::1", "::ffff:127.0.0.1", "198.51.100.9"]
+)
+def test_what_is_never_blocked_cannot_be_put_on_the_list(gate: Comfyrail, network: str) -> None:
+    admin = {"Authorization": f"Bearer {admin_key(gate)}", "Content_Type": "application/json"}
+    reply, content = ask(
+        gate, "POST", "/v1/blocks", json.dumps({"network": network}).encode(), **admin
+    )
+    assert (reply.status, code_of(content)) == (422, "NEVER_BLOCKED")
+    assert "never blocked" in content.decode()
+
+
+def test_a_larger_network_is_blocked_but_for_the_proxies_in_it(gate: Comfyrail) -> None:
+    admin = {"Authorization": f"Bearer {admin_key(gate)}", "Content_Type": "application/json"}
+    body = json.dumps({"network": "198.51.100.0/24"}).encode()
+    assert ask(gate, "POST", "/v1/blocks", body, **admin)[0].status == 201
+    wait_until(lambda: status(gate, "198.51.100.7")[0] == 403)
+    assert status(gate, "198.51.100.9", **bearer())[0] == 200
 
 
 def test_bad_logins_count_and_expired_tokens_do_not(gate: Comfyrail) -> None:

@@ -10,14 +10,16 @@ import pytest
 
 from comfyrail.clock import Instant
 from comfyrail.errors import TooManyRequests
-from comfyrail.ids import BatchId, TenantId, new_uuid
+from comfyrail.ids import BatchId, TenantId, new_asset_id, new_uuid
 from comfyrail.jobs.batches import BatchJob, BatchKind, NewBatch
 from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.job import BatchPlace, NewJob, Usage
 from comfyrail.jobs.outcome import Completed, Failed
 from comfyrail.jobs.quotas import JobQuota, Quotas, end_of_month, month_of
+from comfyrail.store.assets import Asset
 from comfyrail.store.sqlite import batch_operations
 from comfyrail.usecases.account_rules import NewUser
+from comfyrail.usecases.comfyui_userdata import ComfyuiUserdata
 from comfyrail.usecases.usage import TenantUsage
 from tests.access.account_parts import ADMIN, AccountsKit, accounts_kit, somebody
 from tests.store.test_store import TENANT, an_output, new_job, start
@@ -191,3 +193,47 @@ async def test_a_failed_attempt_counts_its_seconds(kit: AccountsKit) -> None:
     fault = Fault("execution", "NODE_FAILED", "It broke.")
     await kit.store.finish_attempt(attempt.token, Failed(fault), (), Usage(0.0, seconds=2.5))
     assert await used(kit) == (1, 2.5)
+
+
+# Storage
+
+
+def an_asset(size: int, name: str = "a.png", sha256: str = "") -> Asset:
+    return Asset(
+        new_asset_id(), TENANT, name, "image/png", size, sha256, "", new_uuid(), Instant(1), None
+    )
+
+
+async def test_parallel_uploads_keep_no_more_than_the_quota(kit: AccountsKit) -> None:
+    adding = [kit.store.add_asset(an_asset(10), most_bytes=55) for _ in range(20)]
+    ends = await asyncio.gather(*adding, return_exceptions=True)
+    refused = [end for end in ends if isinstance(end, TooManyRequests)]
+    assert len(refused) == 15
+    assert {error.code for error in refused} == {"QUOTA_EXCEEDED"}
+    assert await kit.store.stored_bytes(TENANT) == 50
+
+
+async def test_file_that_replaces_another_needs_room_for_the_difference_only(
+    kit: AccountsKit,
+) -> None:
+    await kit.store.add_asset(an_asset(50), most_bytes=55)
+    await kit.store.add_asset(an_asset(55), "replace", most_bytes=55)
+    with pytest.raises(TooManyRequests):
+        await kit.store.add_asset(an_asset(56), "replace", most_bytes=55)
+    with pytest.raises(TooManyRequests):
+        await kit.store.add_asset(an_asset(1, sha256="other"), "rename", most_bytes=55)
+    assert await kit.store.stored_bytes(TENANT) == 55
+
+
+async def test_files_of_the_editor_count_as_kept(kit: AccountsKit) -> None:
+    await kit.accounts.add_user(
+        ADMIN, NewUser("ada", tenant=TENANT, quotas=Quotas(storage_bytes=9))
+    )
+    usage = TenantUsage(kit.store, kit.accounts, kit.clock)
+    userdata = ComfyuiUserdata(kit.store, usage.room_of)
+    ada = replace(somebody("ada"), tenant=TENANT)
+    await userdata.save(ada, "a.json", b"12345", overwrite=True)
+    with pytest.raises(TooManyRequests):
+        await userdata.save(ada, "b.json", b"12345", overwrite=True)
+    await userdata.save(ada, "a.json", b"123456789", overwrite=True)
+    assert (await usage.report(ada, 1)).storage_bytes == 9

@@ -76,7 +76,7 @@ def test_output_is_served_in_ranges_and_not_again_when_known(running_server: Com
     (output,) = job["result"]["outputs"]
     status, part, headers = running_server.fetch("GET", output["url"], Range="bytes=1-3")
     assert (status, part) == (206, b"PNG")
-    for odd, wanted in (("bytes=abc", 400), ("lines=1-2", 400), ("bytes=99999999-", 416)):
+    for odd, wanted in (("bytes=abc", 400), ("bytes=99999999-", 416)):
         status, reply = running_server.call("GET", output["url"], Range=odd)
         assert status == wanted
         assert reply["error"]["message"]
@@ -421,5 +421,8 @@ def test_openapi_names_what_a_disk_that_is_full_and_a_database_that_fails_give(
 def test_start_page_is_html_without_outside_requests(running_server: Comfyrail) -> None:
     status, content, headers = running_server.fetch("GET", "/")
     assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert b"http://" not in content
-    assert b"https://" not in content
+    assert not re.search(rb"""(?:href|src|action)=["']?(?:https?:)?//""", content)
+    for path in (b"/docs", b"/editor", b"/v2/workflows/executions", b"/v1/queue", b"/v1/workers"):
+        assert b'href="%s"' % path in content
+    assert b"/logout" not in content
+    assert running_server.fetch("GET", "/favicon.ico")[2]["content-type"] == "image/svg+xml"

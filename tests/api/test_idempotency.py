@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from comfyrail.access.permissions import OF_USERS, Permission
 from comfyrail.access.principal import LOCAL_USER, Principal
-from comfyrail.api.idempotency import LONGEST_REPLY, IdempotentPosts
+from comfyrail.api.idempotency import LONGEST_REPLY, REPLAYED, IdempotentPosts
+from comfyrail.api.operations import Operation
 from comfyrail.clock import Instant, SystemClock
 from comfyrail.errors import Conflict, PayloadTooLarge, StoreUnavailable
 from comfyrail.ids import TenantId, new_request_id
 from comfyrail.store.interface import Store
-from comfyrail.store.sqlite import document_operations
+from comfyrail.store.sqlite import document_operations, reply_operations
 from comfyrail.store.sqlite.store import open_sqlite_store
 
 OTHER = Principal(TenantId("other"), user_id="other")
@@ -67,7 +69,14 @@ class App:
 class Door:
     def __init__(self, store: Store, app: App) -> None:
         self.app = app
-        self._posts = IdempotentPosts(app, store)
+        self._posts = IdempotentPosts(app, store, self._find)
+
+    @staticmethod
+    def _find(_method: str, path: str) -> Operation | None:
+        """All are for those who may write jobs, but `/read` changes nothing."""
+        if path == "/nowhere":
+            return None
+        return Operation(Permission.JOBS_WRITE, "", "", writes=path != "/read")
 
     async def post(
         self,
@@ -76,6 +85,7 @@ class Door:
         principal: Principal | None = LOCAL_USER,
         path: str = "/a",
         method: str = "POST",
+        kind: bytes = b"application/json",
     ) -> Reply:
         given = list(parts) or [b"{}"]
         reply = Reply()
@@ -95,6 +105,8 @@ class Door:
                 reply.body += message.get("body", b"")
 
         headers = [] if key is None else [(b"idempotency-key", key.encode("latin-1"))]
+        headers.append((b"content-type", kind))
+        self.parts_left = given
         scope = {
             "type": "http",
             "method": method,
@@ -123,6 +135,57 @@ async def store(tmp_path: Path, clock: SetClock) -> AsyncIterator[Store]:
 @pytest.fixture
 def door(store: Store) -> Door:
     return Door(store, App())
+
+
+async def test_answer_is_given_again_only_to_one_who_may_use_the_route(door: Door) -> None:
+    assert (await door.post("k", principal=replace(LOCAL_USER, permissions=OF_USERS))).status == 201
+    reader = replace(LOCAL_USER, permissions=frozenset({Permission.JOBS_READ}))
+    refused = await door.post("k", principal=reader)
+    assert (refused.status, refused.code) == (403, "PERMISSION_MISSING")
+    assert door.app.done == 1
+
+
+async def test_users_of_a_tenant_do_not_get_each_others_answers(door: Door) -> None:
+    await door.post("k", b"[1]")
+    other = await door.post("k", b"[2]", principal=replace(LOCAL_USER, user_id="ben"))
+    assert (other.status, door.app.done) == (201, 2)
+
+
+async def test_body_that_is_longer_than_the_first_was_is_refused_before_its_end(
+    door: Door,
+) -> None:
+    await door.post("k", b"[1]")
+    refused = await door.post("k", b"[1]", b"more", *[b"and more"] * 50)
+    assert (refused.status, refused.code) == (422, "IDEMPOTENCY_KEY_REUSED")
+    assert len(door.parts_left) == 50
+
+
+async def test_same_bytes_of_another_type_are_another_request(door: Door) -> None:
+    await door.post("k", b"[1]")
+    assert (await door.post("k", b"[1]", kind=b"text/plain")).status == 422
+
+
+async def test_nothing_is_kept_of_routes_that_change_nothing_or_are_not_there(
+    door: Door, store: Store
+) -> None:
+    for path in ("/read", "/nowhere"):
+        for _ in range(2):
+            assert REPLAYED.lower() not in (await door.post("k", path=path)).headers
+    assert door.app.done == 4
+    assert await store.claim_reply(LOCAL_USER.tenant, "local:k", "me") is None
+
+
+async def test_tenant_keeps_its_newest_answers_only(
+    door: Door, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reply_operations, "MOST_REPLIES", 3)
+    await door.post("other tenant's", principal=OTHER)
+    for number in range(5):
+        clock.ahead += 10
+        await door.post(f"k{number}")
+    assert REPLAYED.lower() in (await door.post("k2")).headers
+    assert REPLAYED.lower() in (await door.post("other tenant's", principal=OTHER)).headers
+    assert REPLAYED.lower() not in (await door.post("k1")).headers
 
 
 async def test_second_request_under_a_key_gets_the_first_answer(door: Door) -> None:

@@ -142,3 +142,20 @@ async def read_socket(server: Comfyrail, job_id: str, query: str = "") -> list[d
         found = [json.loads(message.data) async for message in socket]
         assert socket.close_code == 1000
         return found
+
+
+async def test_client_that_closes_its_socket_at_the_end_leaves_no_error_in_the_log(
+    running_server: Comfyrail,
+) -> None:
+    before = len(running_server.log)
+    for number in range(5):
+        job_id = await asyncio.to_thread(running_server.submit, picture(4000 + number))
+        async with aiohttp.ClientSession() as http:
+            url = f"{running_server.url}/v1/workflows/execution/{job_id}/ws?after=0"
+            socket = await http.ws_connect(url, autoclose=False)
+            async for message in socket:
+                if json.loads(message.data)["type"] == "execution.completed":
+                    break
+            transport = socket.get_extra_info("transport")
+            await socket.close() if number % 2 else transport.abort()
+    assert "Traceback" not in running_server.log[before:]

@@ -84,34 +84,62 @@ def test_nobody_waits_longer_than_the_limit(running_server: Comfyrail) -> None:
     assert headers["preference-applied"] == "wait=300"
 
 
-def test_client_that_goes_away_cancels_neither_its_job_nor_keeps_the_server_waiting(
-    running_server: Comfyrail,
+@pytest.mark.parametrize(
+    ("path", "more", "ended"),
+    [
+        (RUNSYNC + "?timeout=300", {}, "completed"),
+        (EXECUTE, {"Prefer": "wait=300"}, "completed"),
+        ("/v2/workflows/runsync?timeout=300", {}, "completed"),
+        ("/runsync?wait=300000", {}, "COMPLETED"),
+    ],
+)
+def test_client_that_goes_away_cancels_not_its_job_and_finds_it_again_at_its_end(
+    running_server: Comfyrail, path: str, more: dict[str, str], ended: str
 ) -> None:
-    body = json.dumps({"workflow": slow_picture(0.5, 0x123456)}).encode()
+    graph = slow_picture(0.5, 0x123456 + len(path))
+    content = {"input": {"workflow": graph}} if path.startswith("/runsync") else {"workflow": graph}
+    body = json.dumps(content).encode()
     where = urlsplit(running_server.url)
-    key = "gone-away"
+    key = f"gone-away-{path}"
     head = (
-        f"POST {RUNSYNC}?timeout=300 HTTP/1.1\r\nHost: {where.netloc}\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: {where.netloc}\r\n"
         f"Content-Type: application/json\r\nIdempotency-Key: {key}\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
+        + "".join(f"{name}: {value}\r\n" for name, value in more.items())
+        + f"Content-Length: {len(body)}\r\n\r\n"
     ).encode()
     before = newest(running_server)
     with socket.create_connection((where.hostname, where.port)) as line:
         line.sendall(head + body)
         job_id = wait_until(lambda: newest(running_server) != before and newest(running_server))
-        assert job_id
-    # Its answer is kept as soon as nobody waits for it: the same request finds the same job.
+    # As soon as nobody waits for its answer, the same request finds the same job and waits for it.
     replies: list[Any] = []
 
     def has_answered() -> bool:
-        path = f"{RUNSYNC}?timeout=300"
-        replies.append(running_server.call("POST", path, body, Idempotency_Key=key))
+        replies.append(running_server.call("POST", path, body, Idempotency_Key=key, **more))
         return bool(replies[-1][0] != CONFLICT)
 
     wait_until(has_answered)
     status, reply = replies[-1]
-    assert (status, reply["execution_id"]) == (202, job_id)
-    assert running_server.wait_for(job_id)["status"] == "completed"
+    found = reply.get("execution_id") or reply.get("id") or reply["execution"]["id"]
+    assert (status, found) == (200, job_id), reply
+    assert ended in json.dumps(reply)
+    again = running_server.call("POST", path, body, Idempotency_Key=key, **more)
+    assert again == (200, reply)
+
+
+@pytest.mark.parametrize("path", [RUNSYNC + "?timeout=0", "/runsync?wait=0"])
+def test_answer_that_came_before_the_end_is_not_the_one_that_is_kept(
+    running_server: Comfyrail, path: str
+) -> None:
+    graph = slow_picture(0.4, 0x223456)
+    body = {"input": {"workflow": graph}} if path.startswith("/runsync") else {"workflow": graph}
+    first = running_server.call("POST", path, body, Idempotency_Key=f"early-{path}")[1]
+    job_id = first.get("execution_id") or first["id"]
+    assert first["status"] in {"queued", "IN_QUEUE", "IN_PROGRESS"}
+    running_server.wait_for(job_id, "completed")
+    status, again = running_server.call("POST", path, body, Idempotency_Key=f"early-{path}")
+    assert (status, again.get("execution_id") or again["id"]) == (200, job_id)
+    assert again["status"].lower() == "completed"
 
 
 def newest(process: Comfyrail) -> str | None:

@@ -200,7 +200,7 @@ async def asset_kit(
             assets,
             uploads,
             inputs,
-            FileBinder(store),
+            FileBinder(store, folder / "input"),
             AssetSweeper(store, blobs, inputs, FOLDER, uploads.sweep),
             BlobSweeper(blobs, store),
         )

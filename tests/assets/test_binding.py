@@ -106,10 +106,56 @@ async def test_the_same_name_means_each_ones_own(kit: Kit) -> None:
 
 
 async def test_files_of_the_server_are_its_local_users_alone(kit: Kit) -> None:
-    for name in ("example.png", "made.png [output]", "../../x", "sub/x.png [temp]"):
+    (kit.folder / "input" / "faces").mkdir(parents=True)
+    (kit.folder / "input" / "faces" / "own.png").write_bytes(png())
+    for name in ("x.png", "x.png [input]", "faces/own.png", "faces/own.png [input]", "../../x"):
         assert codes(await bind(kit, load_and_save(name), BOB)) == ["MISSING_INPUT_FILE"]
         own = await bind(kit, load_and_save(name), LOCAL_USER)
         assert (image_of(own), codes(own)) == (name, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "severity"),
+    [
+        ("y.png", "error"),
+        ("y.png [input]", "error"),
+        ("uploads/0123456789abcdef0123456789abcdef/y.png", "error"),
+        (f"{new_job_id()}/made.png [output]", "error"),
+        (f"{new_job_id()}/made.png [temp]", "error"),
+        (f"{new_job_id()}", "error"),
+        ("made.png [output]", "warning"),
+        ("faces/y.png", "warning"),
+        ("sub/x.png [temp]", "warning"),
+    ],
+)
+async def test_local_user_is_told_of_a_file_that_nobody_has(
+    kit: Kit, name: str, severity: str
+) -> None:
+    bound = await bind(kit, load_and_save(name), LOCAL_USER)
+    (finding,) = bound.findings
+    assert (finding.error_code, finding.severity) == ("MISSING_INPUT_FILE", severity)
+    assert finding.path == "1.inputs.image"
+    assert image_of(bound) == name
+
+
+async def test_nearest_name_is_suggested(kit: Kit) -> None:
+    bound = await bind(kit, load_and_save("xx.png"), LOCAL_USER)
+    assert "Did you mean 'x.png'?" in bound.findings[0].message
+
+
+async def test_an_empty_list_is_a_list(kit: Kit) -> None:
+    catalog = parse_object_info(
+        {"LoadImage": {"input": {"required": {"image": [[], {"image_upload": True}]}}}}
+    )
+    (finding,) = (await bind(kit, load_and_save("y.png"), LOCAL_USER, catalog)).findings
+    assert finding.severity == "error"
+
+
+async def test_of_a_list_that_is_not_told_nothing_is_sure(kit: Kit) -> None:
+    graph = {"1": {"class_type": "LoadImageOutput", "inputs": {"image": "y.png"}}}
+    assert [each.severity for each in (await bind(kit, graph, LOCAL_USER)).findings] == ["warning"]
+    bound = await bind(kit, load_and_save("y.png"), LOCAL_USER, NodeCatalog())
+    assert not bound.findings
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 import re
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,9 @@ def test_files_are_added_listed_and_removed(running_server: Comfyrail, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nothing.png",), "no file"),
+        (("nothing.png",), "There is no file 'nothing.png'.\n"),
         (("one.png", "one.png", "--name", "x"), "one file"),
-        (("page.html",), "cannot be uploaded"),
+        (("page.html",), "SVG, HTML and XML never can"),
         (("one.png", "--expires-in", "5"), "expires_in"),
     ],
 )
@@ -72,6 +73,58 @@ def test_a_run_gives_the_files_that_it_names(running_server: Comfyrail, tmp_path
     assert done.returncode == 0, done.stderr
     (made,) = (tmp_path / "made").iterdir()
     assert pixels(made.read_bytes()) == pixels(png(62, (64, 48)))
+
+
+def _files(server: Comfyrail, name: str) -> list[dict[str, Any]]:
+    status, body = server.call("GET", f"/v1/assets?name={name}")
+    assert status == 200
+    assert isinstance(body["assets"], list)
+    return body["assets"]
+
+
+def test_a_run_gives_a_file_once_and_for_a_day(running_server: Comfyrail, tmp_path: Path) -> None:
+    (tmp_path / "graph.json").write_text(json.dumps(load_and_save("unset.png")))
+    command = ("run", "graph.json", "--set", "1.image=@again.png", "--output", "made")
+    server = ("--server", running_server.url)
+    for content in (png(63), png(63), png(64)):
+        (tmp_path / "again.png").write_bytes(content)
+        ended = comfyrail(*command, *server, cwd=tmp_path)
+        assert ended.returncode == 0, ended.stderr
+    newest, first = _files(running_server, "again.png")
+    assert newest["sha256"] != first["sha256"]
+    life = datetime.fromisoformat(first["expires_at"]) - datetime.fromisoformat(first["created_at"])
+    assert abs(life - timedelta(days=1)) < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("name", ["9.image", "1.picture", "photo"])
+def test_a_wrong_parameter_is_said_before_its_file_is_sent(
+    running_server: Comfyrail, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "graph.json").write_text(json.dumps(load_and_save("unset.png")))
+    (tmp_path / "unsent.png").write_bytes(png(65))
+    server = ("--server", running_server.url)
+    ended = comfyrail("run", "graph.json", "--set", f"{name}=@unsent.png", *server, cwd=tmp_path)
+    assert ended.returncode == 2, ended.stderr
+    assert name.rpartition(".")[2] in ended.stderr
+    assert _files(running_server, "unsent.png") == []
+
+
+def test_a_file_is_removed_by_its_name(running_server: Comfyrail, tmp_path: Path) -> None:
+    server = ("--server", running_server.url)
+    ids = []
+    for seed in (66, 67):
+        (tmp_path / "twice.png").write_bytes(png(seed))
+        said = comfyrail("uploads", "add", "twice.png", *server, cwd=tmp_path).stdout
+        ids += re.findall(ID, said)
+    first, second = ids
+    removed = comfyrail("uploads", "remove", "twice.png", *server)
+    assert removed.returncode == 0, removed.stderr
+    assert f"Removed {second}." in removed.stdout
+    assert first in removed.stdout
+    assert [each["asset_id"] for each in _files(running_server, "twice.png")] == [first]
+    last = comfyrail("uploads", "remove", "twice.png", *server)
+    assert last.stdout == f"Removed {first}.\n"
+    assert comfyrail("uploads", "remove", "twice.png", *server).returncode == 2
 
 
 def test_a_file_that_is_not_there_is_said_before_anything_begins(tmp_path: Path) -> None:

@@ -101,7 +101,9 @@ async def test_addresses_that_are_not_allowed_are_not_asked(kit: Kit, url: str) 
 
 async def test_without_allowed_domains_nothing_is_fetched(tmp_path: Path) -> None:
     async with asset_kit(tmp_path / "other") as kit:
-        assert await code_of(kit, "https://example.com/x.png") == "UNAUTHORIZED_DOMAIN"
+        with pytest.raises(RequestError, match="COMFYRAIL_ALLOWED_DOMAINS") as caught:
+            await kit.assets.from_url(ANN, "https://example.com/x.png")
+        assert caught.value.code == "UNAUTHORIZED_DOMAIN"
 
 
 async def test_the_limit_is_told_as_that_of_any_file(kit: Kit) -> None:

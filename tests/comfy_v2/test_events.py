@@ -4,7 +4,7 @@ import json
 import threading
 from http.client import HTTPConnection
 
-from comfyrail.api.comfy_v2.events import STREAMS_A_TENANT
+from comfyrail.api.lasting import MOST_OF_A_TENANT
 from tests.comfy_v2 import shapes
 from tests.comfy_v2.reading import JOBS, Frame, stream, submit, until
 from tests.graphs import picture, slow_picture
@@ -99,7 +99,7 @@ def test_streams_of_one_caller_are_limited_and_free_again(running_server: Comfyr
     job_id = submit(running_server, picture(208))["id"]
     path = f"{JOBS}/{job_id}/events"
     host = running_server.url.removeprefix("http://")
-    lines = [HTTPConnection(host, timeout=30) for _ in range(STREAMS_A_TENANT)]
+    lines = [HTTPConnection(host, timeout=30) for _ in range(MOST_OF_A_TENANT)]
     try:
         for line in lines:
             line.request("GET", path)

@@ -113,6 +113,25 @@ def test_the_editor_runs_a_workflow_on_the_fleet_and_shows_the_picture(
     assert entry["prompt"][3]["extra_pnginfo"]["workflow"]["nodes"][0]["type"] == "EmptyImage"
 
 
+def test_the_editor_begins_with_a_workflow_that_the_fleet_can_run(house: Comfyrail) -> None:
+    needs_editor()
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": 1400, "height": 900})
+        page.goto(f"{house.url}/editor")
+        page.wait_for_function(
+            "window.app?.graph?._nodes.length && !document.querySelector('#splash-loader')",
+            timeout=60_000,
+        )
+        assert page.evaluate("window.app.graph._nodes.map((node) => node.type)") == [
+            "GradientImage",
+            "TextOnImage",
+            "SaveImage",
+        ]
+        assert not page.get_by_test_id("login-button").first.is_visible()
+        page.get_by_role("button", name="Run", exact=True).first.click()
+        page.wait_for_function("window.app.graph.getNodeById(3).imgs?.[0]?.naturalWidth === 640")
+
+
 def _listen(socket: Any, frames: list[str | bytes]) -> None:
     socket.on("framereceived", lambda frame: frames.append(frame))  # noqa: PLW0108 - Playwright sets an attribute
 
@@ -132,4 +151,4 @@ def test_the_editor_lies_in_a_folder_and_gives_nothing_but_its_files(house: Comf
 
 
 def test_without_the_package_the_page_says_how_to_get_it() -> None:
-    assert 'pip install "comfyrail[editor]"' in MISSING_PAGE
+    assert "pip install '.[editor]'" in MISSING_PAGE

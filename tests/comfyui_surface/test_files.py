@@ -10,7 +10,7 @@ from PIL import Image
 
 from tests.comfyui_surface.parts import Script
 from tests.graphs import picture
-from tests.processes import wait_until
+from tests.processes import Comfyrail, wait_until
 
 
 def png(color: tuple[int, ...] = (1, 2, 3), size: tuple[int, int] = (8, 6)) -> bytes:
@@ -136,3 +136,75 @@ def test_a_form_without_a_file_is_refused(plain: Script) -> None:
     assert plain.fetch("/upload/image", b"--x--\r\n", headers=headers)[0] == 400
     assert plain.fetch("/upload/image", b"nothing", headers=headers)[0] == 400
     assert plain.upload(b"this is no picture", "x.png")[0] == 415
+
+
+@pytest.mark.parametrize("kind", ["temp", "output"])
+def test_an_upload_into_another_folder_is_found_there_and_only_there(
+    plain: Script, kind: str
+) -> None:
+    name = f"into-{kind}.png"
+    content = png((40, 50, 60))
+
+    reply = plain.upload(content, name, subfolder="clip", type=kind)[1]
+
+    assert reply == {"name": name, "subfolder": "clip", "type": kind}
+    assert plain.view({"filename": name, "subfolder": "clip", "type": kind}) == content
+    assert plain.view({"filename": f"clip/{name} [{kind}]"}) == content
+    as_input = urlencode({"filename": name, "subfolder": "clip", "type": "input"})
+    assert plain.fetch(f"/view?{as_input}")[0] == 404
+    offered = plain.get("/object_info/LoadImage")["LoadImage"]["input"]["required"]["image"][0]
+    assert not any(name in each for each in offered)
+    prompt = {
+        "1": {"class_type": "LoadImage", "inputs": {"image": f"clip/{name} [{kind}]"}},
+        "3": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "k"}},
+    }
+    assert opened(plain.view(made(plain, prompt))).getpixel((0, 0)) == (40, 50, 60)
+    assert plain.upload(content, "x.png", subfolder="[temp]")[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ("bytes=0-3", 206),
+        ("bytes=0-3, 999999-", 206),
+        ("bytes=-4", 206),
+        ("bytes=5-1", 200),
+        ("lines=1-2", 200),
+        ("bytes=999999-", 416),
+        ("bytes=-0", 416),
+        ("bytes=abc", 400),
+        ("bytes=" + "0-1," * 50 + "0-1", 400),
+    ],
+)
+def test_a_range_is_heeded_passed_over_or_refused_in_words(
+    house: Comfyrail, plain: Script, asked: str, status: int
+) -> None:
+    content = png((3, 2, 1))
+    plain.upload(content, "ranges.png")
+
+    for path in ("/view?filename=ranges.png&type=input", "/editor/assets/../index.html"):
+        got, body, headers = house.fetch("GET", path, Range=asked)
+        if path.startswith("/editor") and got == 404:
+            continue  # it is not installed
+        assert got == status
+        if status >= 400:
+            assert json.loads(body)["error"]["message"]
+        if status == 416:
+            assert headers["content-range"].startswith("bytes */")
+        if path.startswith("/view") and status == 200:
+            assert body == content
+
+
+def test_what_is_no_picture_is_said_without_where_it_lies(plain: Script) -> None:
+    head = b'--x\r\nContent-Disposition: form-data; name="image"; filename="words.txt"\r\n\r\n'
+    form = head + b"only a few words\r\n--x--\r\n"
+    headers = {"Content-Type": "multipart/form-data; boundary=x"}
+    assert plain.fetch("/upload/image", form, headers=headers)[0] == 200
+
+    for query in ("preview=webp", "channel=rgb"):
+        status, body = plain.fetch(f"/view?filename=words.txt&type=input&{query}")
+        message = json.loads(body)["error"]["message"]
+        assert (status, message) == (400, "This is no picture that can be read.")
+    reference = json.dumps(made(plain, picture(0x112233)))
+    status, reply = plain.upload(b"none", "m.png", "/upload/mask", original_ref=reference)
+    assert (status, reply["error"]["message"]) == (400, "This is no picture that can be read.")

@@ -46,7 +46,7 @@ def test_models_and_the_rest_are_answered_as_comfyui_does(script: Script) -> Non
     assert script.fetch("/view_metadata/loras?filename=x")[0] == 404
     assert script.get("/embeddings") == []
     assert script.get("/features")["max_upload_size"] == 100 << 20
-    assert script.get("/extensions") == []
+    assert script.get("/extensions") == ["/extensions/comfyrail/first_screen.js"]
     for path in ("/workflow_templates", "/i18n", "/global_subgraphs"):
         assert script.get(path) == {}
     assert script.get("/users")["storage"] == "server"

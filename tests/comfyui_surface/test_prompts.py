@@ -1,21 +1,27 @@
 """POST /prompt: what is taken, and in which words the rest is refused."""
 
+import contextlib
 import io
 import json
+import sqlite3
+import time
 import uuid
 from typing import Any
 
 import pytest
 from PIL import Image
 
+from comfyrail.store.sqlite.database import DATABASE_NAME
 from tests.comfyui_surface.parts import Script
 from tests.graphs import picture, slow_picture
-from tests.processes import wait_until
+from tests.processes import Comfyrail, wait_until
 
 MISMATCH = (
     "Return type mismatch between linked nodes: "
     "images, received_type(LATENT) mismatch input_type(IMAGE)"
 )
+AT_ONCE = 10.0
+"""Seconds for three requests of 12 MB; to read them would take a minute."""
 EMPTY = {"width": 64, "height": 64, "batch_size": 1, "color": 0}
 
 
@@ -199,15 +205,23 @@ def test_only_the_targets_are_made_where_a_client_names_some(plain: Script) -> N
     assert nothing["error"]["type"] == "prompt_no_outputs"
 
 
-def test_an_id_that_the_client_gives_is_kept_and_can_be_used_once(plain: Script) -> None:
+def test_an_id_that_the_client_gives_is_free_again_when_its_prompt_has_ended(
+    plain: Script,
+) -> None:
     prompt_id = str(uuid.uuid4())
+    first = slow_picture(0.5, 1)
 
-    assert plain.queue(picture(1), prompt_id=prompt_id)["prompt_id"] == prompt_id
+    assert plain.queue(first, prompt_id=prompt_id)["prompt_id"] == prompt_id
+    status, body = plain.post("/prompt", {"prompt": picture(2), "prompt_id": prompt_id})
+    assert (status, body["error"]["type"]) == (409, "job_id_in_use")
 
     wait_until(lambda: plain.get(f"/history/{prompt_id}"))
     assert plain.get(f"/api/jobs/{prompt_id}")["id"] == prompt_id
-    status, body = plain.post("/prompt", {"prompt": picture(2), "prompt_id": prompt_id})
-    assert (status, body["error"]["type"]) == (409, "job_id_in_use")
+    assert plain.queue(picture(2), prompt_id=prompt_id)["prompt_id"] == prompt_id
+    newest = wait_until(lambda: plain.get(f"/history/{prompt_id}"))
+    assert newest[prompt_id]["prompt"][2] == picture(2)
+    assert plain.get("/history")[prompt_id] == newest[prompt_id]
+    assert plain.fetch("/history")[1].count(f'"{prompt_id}":'.encode()) == 1
 
 
 def test_the_editors_workflow_is_written_into_the_picture(plain: Script) -> None:
@@ -258,3 +272,73 @@ def test_a_prompt_for_the_front_overtakes_those_that_wait(plain: Script) -> None
     assert jobs
     wait_until(lambda: plain.get(f"/history/{first['prompt_id']}"))
     assert plain.get("/prompt")["exec_info"]["queue_remaining"] >= 2
+
+
+def test_numbers_that_json_has_not_count_as_null(plain: Script) -> None:
+    """Python writes them into its JSON; the editor writes null."""
+    extra_data = {"extra_pnginfo": {"workflow": {"id": "odd", "seen": [float("nan"), 1.5]}}}
+
+    reply = plain.queue(picture(6), extra_data=extra_data)
+
+    history = wait_until(lambda: plain.get(f"/history/{reply['prompt_id']}"))
+    info = history[reply["prompt_id"]]["prompt"][3]["extra_pnginfo"]
+    assert info["workflow"]["seen"] == [None, 1.5]
+    wrong = picture(6)
+    wrong["1"]["inputs"]["width"] = float("inf")
+    [found] = refuse(plain, wrong)["node_errors"]["1"]["errors"]
+    assert found["extra_info"]["input_name"] == "width"
+    refuse(plain, picture(6), number=float("nan"))
+
+
+def test_what_stands_beside_the_graph_has_limits(plain: Script) -> None:
+    """The server answers others meanwhile: see the time of the second one."""
+    for extra_data in ({"x": "y" * (5 << 20)}, {"x": [[]] * 300_000}):
+        assert "extra_data" in refuse(plain, picture(7), extra_data=extra_data)["error"]["message"]
+    for name in ("client_id", "prompt_id", "number", "front", "partial_execution_targets"):
+        assert name in refuse(plain, picture(7), **{name: [[]] * 600_000})["error"]["message"]
+
+
+def test_a_prompt_of_far_too_many_nodes_is_refused_at_once(plain: Script) -> None:
+    node = {"class_type": "PreviewImage", "inputs": {"images": ["0", 0]}}
+    prompt = {str(number): node for number in range(200_000)}
+    started = time.monotonic()
+
+    refused = refuse(plain, prompt)
+
+    assert refused["error"]["type"] == "limit_exceeded"
+    assert "200,000 nodes" in refused["error"]["message"]
+    assert refuse(plain, {"nodes": prompt})["error"]["type"] == "limit_exceeded"
+    assert refuse(plain, prompt, partial_execution_targets=["1"])["node_errors"] == {}
+    assert time.monotonic() - started < AT_ONCE
+
+
+def test_the_same_prompt_under_its_key_is_told_what_was_told_before(
+    house: Comfyrail,
+) -> None:
+    prompt = picture(color=0x0B0B0C)
+    prompt |= graph(_8=("EmptyImage", {**EMPTY, "width": 0}), _9=preview(images=["8", 0]))
+    key = {"Idempotency_Key": str(uuid.uuid4())}
+    _, first, _ = house.fetch("POST", "/prompt", {"prompt": prompt}, **key)
+    assert set(json.loads(first)["node_errors"]) == {"8"}
+    forget_replies(house)
+
+    status, again, headers = house.fetch("POST", "/prompt", {"prompt": prompt}, **key)
+
+    assert (status, headers["idempotent-replayed"]) == (200, "true")
+    assert json.loads(again) == json.loads(first)
+    status, other = house.call("POST", "/prompt", {"prompt": picture(9)}, **key)
+    assert (status, other["error"]["type"]) == (422, "idempotency_key_reused")
+    for path in ("/run", "/runsync"):
+        key = {"Idempotency_Key": str(uuid.uuid4())}
+        body = {"input": {"workflow": picture(0x0B0B0D)}}
+        _, first, _ = house.fetch("POST", path, body, **key)
+        forget_replies(house)
+        _, again, headers = house.fetch("POST", path, body, **key)
+        assert json.loads(again)["id"] == json.loads(first)["id"]
+        assert headers["idempotent-replayed"] == "true"
+
+
+def forget_replies(house: Comfyrail) -> None:
+    """As if the server had died between the job and the answer: the job alone knows of the key."""
+    with contextlib.closing(sqlite3.connect(house.data / DATABASE_NAME)) as database, database:
+        database.execute("DELETE FROM replies")

@@ -168,3 +168,17 @@ def test_a_job_is_cancelled_by_its_id(plain: Script) -> None:
     shown = plain.get("/api/jobs?status=cancelled&limit=1")["jobs"]
     assert [(job["id"], job["status"]) for job in shown] == [(prompt_id, "cancelled")]
     assert plain.post("/api/jobs/nope/cancel", {})[0] == 404
+
+
+def test_a_long_history_comes_in_parts(plain: Script) -> None:
+    """Larger than all that is kept, and no less complete."""
+    info = {"extra_pnginfo": {"filler": "x" * 300_000}}
+    ids = [plain.queue(picture(number), extra_data=info)["prompt_id"] for number in range(8)]
+    for prompt_id in ids:
+        done(plain, prompt_id)
+
+    history = plain.get("/history?max_items=8")
+
+    assert list(history) == ids
+    assert all(entry["prompt"][3] == {**entry["prompt"][3], **info} for entry in history.values())
+    assert set(plain.get("/queue")) == {"queue_running", "queue_pending"}

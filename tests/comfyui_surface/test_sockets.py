@@ -107,8 +107,8 @@ def test_an_interrupted_prompt_says_so(plain: Script) -> None:
 
 def test_a_client_that_comes_back_is_told_what_it_has_missed(plain: Script) -> None:
     with plain.connect() as socket:
-        running = plain.queue(slow_picture(1.5, 31))["prompt_id"]
-        ended = plain.queue(picture(32))["prompt_id"]
+        running = plain.queue(slow_picture(2.5, 31))["prompt_id"]
+        ended = plain.queue(slow_picture(1.0, 32))["prompt_id"]
         socket.until("executing")
     wait_until(lambda: plain.get(f"/history/{ended}"))
 
@@ -232,3 +232,23 @@ async def test_a_slow_reader_loses_pictures_first_and_then_its_place() -> None:
     assert not outbox.is_broken
     outbox.put(Frame(b"x" * (MOST_BYTES + 1)))
     assert [outbox.is_broken, await outbox.take()] == [True, None]
+
+
+def test_a_prompt_that_is_taken_out_of_the_queue_is_not_said_to_be_over(plain: Script) -> None:
+    """ComfyUI says nothing of it but how many are left."""
+    for color in (1, 2):
+        plain.queue(slow_picture(8, color), client_id="others")
+    wait_until(lambda: len(plain.get("/queue")["queue_running"]) == 2)
+    with plain.connect() as socket:
+        taken_out = plain.queue(picture(3))["prompt_id"]
+        plain.post("/queue", {"delete": [taken_out]})
+        plain.post("/interrupt", {})
+        kept = plain.queue(picture(4))["prompt_id"]
+
+        messages = socket.until_over(kept)
+
+    assert not [each for each in messages if is_about(each, taken_out)]
+
+
+def is_about(message: Any, prompt_id: str) -> bool:
+    return isinstance(message, dict) and message["data"].get("prompt_id") == prompt_id

@@ -64,6 +64,34 @@ def test_tenants_have_folders_of_their_own(tmp_path: Path) -> None:
         folders.folder(Principal(TenantId("another")), str(mine))
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("x" * 300, "too long"),
+        ("ok/" + "ü" * 200, "too long"),
+        ("/".join(["deep"] * 900), "too long"),
+        ("loop/below", "links"),
+        ("loop", "links"),
+        ("file/below/it", "is a file"),
+        ("file", "is a file"),
+    ],
+)
+def test_folder_that_can_never_be_made_is_refused_with_the_reason(
+    tmp_path: Path, text: str, why: str
+) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").write_text("in the way")
+    folders = RunFolders([tmp_path])
+    with pytest.raises(RequestError, match=why) as caught:
+        folders.folder(ANN, text)
+    assert caught.value.code == "PATH_REFUSED"
+    for field in ("workflow_file", "input_images"):
+        with pytest.raises(RequestError):
+            folders.file(ANN, text + "/a", field)
+    assert not folders.contains(TENANT, tmp_path / "loop" / "x")
+    folders.contains(TENANT, tmp_path / text)
+
+
 @given(name=st.text(min_size=1, max_size=30))
 def test_folder_of_a_tenant_is_one_name_that_no_other_tenant_has(name: str) -> None:
     try:
@@ -107,12 +135,26 @@ async def test_file_is_written_once_and_never_over_another_one(tmp_path: Path) -
     inode = (folder / "a.png").stat().st_ino
     assert await fetcher.bring(TENANT, folder, one, "a.png")
     assert (folder / "a.png").stat().st_ino == inode
+    await fetcher.settle(TENANT, folder, [one])
     (folder / "b.png").write_bytes(b"somebody else's")
     (folder / "c.png").symlink_to("/etc/passwd")
-    for name in ("b.png", "c.png"):
+    (folder / "d.png").write_bytes(b"bytes of it")  # the same bytes, and somebody else's still
+    for name in ("b.png", "c.png", "d.png"):
         assert not await fetcher.bring(TENANT, folder, one, name)
     assert (folder / "b.png").read_bytes() == b"somebody else's"
-    assert sorted(each.name for each in folder.iterdir()) == ["a.png", "b.png", "c.png"]
+    assert len(list(folder.iterdir())) == 4
+
+
+async def test_file_that_was_half_written_is_written_anew(tmp_path: Path) -> None:
+    blob = tmp_path / "blob"
+    blob.write_bytes(b"bytes of it")
+    fetcher = OutputFetcher(RunFolders([tmp_path]), lambda _: blob)
+    one = output(blob)
+    (tmp_path / f".{one.file.id}.part").write_bytes(b"byt")
+    assert await fetcher.bring(TENANT, tmp_path, one, "a.png")
+    await fetcher.settle(TENANT, tmp_path, [one])
+    assert (tmp_path / "a.png").read_bytes() == b"bytes of it"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.png", "blob"]
 
 
 def test_names_that_are_taken_get_a_number() -> None:
@@ -200,5 +242,55 @@ async def test_file_that_the_store_knows_nothing_of_goes_at_the_next_start(
     files = RunStateFiles(tmp_path / "states", store, SystemClock())
     running = asyncio.create_task(files.run())
     await asyncio.to_thread(wait_until, lambda: not stray.exists())
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    "content", [b"[" * 200_000, b'{"version": ' + b"9" * 5000 + b"}", b"\xff\xfe", b"", b"null"]
+)
+@pytest.mark.parametrize("is_after_a_restart", [False, True])
+async def test_spoilt_file_is_set_aside_and_the_others_are_written_still(
+    tmp_path: Path, store: Store, content: bytes, is_after_a_restart: bool
+) -> None:
+    path = tmp_path / "states" / "t" / "one.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    files = RunStateFiles(tmp_path / "states", store, SystemClock())
+    running = asyncio.create_task(files.run())
+    wanted = {"two": b'{"version": 2}'}
+    if is_after_a_restart:
+        await asyncio.to_thread(wait_until, lambda: not path.exists())
+    else:
+        wanted["one"] = b'{"version": 1}'
+    for name, text in wanted.items():
+        files.put(TENANT, name, text)
+    await asyncio.to_thread(
+        wait_until,
+        lambda: all(
+            (found := path.with_name(f"{name}.json")).is_file() and found.read_bytes() == text
+            for name, text in wanted.items()
+        ),
+    )
+    (aside,) = path.parent.glob("one.json.corrupt-*")
+    assert aside.read_bytes() == content
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_one_file_that_cannot_be_written_does_not_end_the_others(
+    tmp_path: Path, store: Store
+) -> None:
+    class Failing(RunStateFiles):
+        def _apply(self, tenant: TenantId, run_id: str, content: bytes | None) -> None:
+            if run_id == "bad":
+                raise RuntimeError("whatever this is")
+            super()._apply(tenant, run_id, content)
+
+    files = Failing(tmp_path / "states", store, SystemClock())
+    running = asyncio.create_task(files.run())
+    files.put(TENANT, "bad", b'{"version": 1}')
+    files.put(TENANT, "good", b'{"version": 1}')
+    await asyncio.to_thread(wait_until, (tmp_path / "states" / "t" / "good.json").is_file)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -131,6 +131,20 @@ def test_two_runs_into_one_folder_keep_both_pictures(house: Comfyrail, folder: P
     assert len(found) == 2
 
 
+def test_quick_runs_of_one_graph_into_one_folder_have_a_file_each(
+    house: Comfyrail, folder: Path
+) -> None:
+    ids = [start(house, workflow=picture(77), output_dir="quick") for _ in range(6)]
+    paths = set()
+    for run_id in ids:
+        done = wait_run(house, run_id)
+        assert done["status"] == "completed", done
+        paths.add(done["outputs"][0]["path"])
+    found = {str(path) for path in (folder / "allowed" / "quick").iterdir()}
+    assert len(paths) == len(ids)
+    assert found == paths
+
+
 def test_what_others_have_in_the_folder_stays(house: Comfyrail, folder: Path) -> None:
     first = wait_run(house, start(house, workflow=picture(5), output_dir="mine"))
     name = Path(first["outputs"][0]["path"]).name
@@ -223,7 +237,55 @@ def test_images_come_as_path_base64_data_url_or_asset(house: Comfyrail, folder: 
         assert made.getpixel((2, 2)) == color
 
 
+def test_image_without_a_dot_in_its_path_is_found(house: Comfyrail, folder: Path) -> None:
+    (folder / "allowed" / "faces").mkdir()
+    (folder / "allowed" / "faces" / "ann").write_bytes(png((9, 0, 9)))
+    for text in ("faces/ann", str(folder / "allowed" / "faces" / "ann")):
+        run_id = start(
+            house, workflow=loading("a.png"), input_images={"a.png": text}, output_dir="dotless"
+        )
+        done = wait_run(house, run_id)
+        made = Image.open(done["outputs"][0]["path"]).convert("RGB")
+        assert made.getpixel((2, 2)) == (9, 0, 9)
+    body = {"worker": "local-1", "workflow": loading("a.png")}
+    missing = str(folder / "allowed" / "faces" / "bob")
+    status, reply = house.call(
+        "POST", "/comfyui/workflow/execute", {**body, "input_images": {"a.png": missing}}
+    )
+    assert (status, reply["error"]["code"]) == (404, "RUN_FILE_NOT_FOUND")
+
+
+def test_run_that_is_run_once_more_stays_on_its_worker(house: Comfyrail) -> None:
+    run_id = start(house, workflow=picture(14), worker="local-2")
+    wait_run(house, run_id)
+    house.call("POST", "/v1/workers/local-2/cordon")
+    try:
+        _, again = house.call("POST", f"/v1/workflows/execution/{run_id}/retry")
+        job_id = again["execution_id"]
+        assert wait_until(lambda: house.execution(job_id)["waiting_for"])
+    finally:
+        house.call("POST", "/v1/workers/local-2/resume")
+    assert house.wait_for(job_id, "completed")["worker_id"] == "local-2"
+
+
 # Hostile input
+
+
+def test_folder_that_can_never_be_made_is_refused(house: Comfyrail, folder: Path) -> None:
+    (folder / "allowed" / "a-file").write_text("in the way")
+    (folder / "allowed" / "circle").symlink_to("circle")
+    body = {"worker": "local-1", "workflow": picture()}
+    for path in ("x" * 300, "a-file/below", "a-file", "circle", "circle/below"):
+        reply = house.call("POST", "/comfyui/workflow/execute", {**body, "output_dir": path})
+        assert (reply[0], reply[1]["error"]["code"]) == (422, "PATH_REFUSED")
+    for field, value in (
+        ("workflow_file", "circle/a.json"),
+        ("input_images", {"a.png": "circle/a.png"}),
+    ):
+        wish = {name: given for name, given in body.items() if name != field.partition("_")[0]}
+        reply = house.call("POST", "/comfyui/workflow/execute", {**wish, field: value})
+        assert (reply[0], reply[1]["error"]["code"]) == (422, "PATH_REFUSED")
+    (folder / "allowed" / "circle").unlink()
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,20 @@ class TrustedProxies:
     def trusts(self, address: Address | None) -> bool:
         return address is not None and any(address in network for network in self._networks)
 
+    def is_never_blocked(self, address: Address) -> bool:
+        """So are this machine and trusted proxies: others would be shut out with them."""
+        return address.is_loopback or self.trusts(address)
+
+    def are_never_blocked(self, network: Network) -> bool:
+        """Whether all its addresses are such."""
+        kept = [ip_network("127.0.0.0/8"), ip_network("::1/128"), *self._networks]
+        return any(
+            network.version == each.version
+            and network.prefixlen >= each.prefixlen
+            and network.network_address in each
+            for each in kept
+        )
+
     def client_of(
         self, peer: str | None, scheme: str, forwarded_for: Sequence[str], forwarded_proto: str
     ) -> ClientAddress:

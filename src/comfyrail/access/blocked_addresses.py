@@ -4,6 +4,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from ipaddress import ip_network
 from math import inf
 from typing import Protocol
@@ -12,10 +13,10 @@ import structlog
 
 from comfyrail.access.addresses import TrustedProxies, subscriber_of
 from comfyrail.clock import Clock, Instant, after
-from comfyrail.errors import StoreUnavailable
+from comfyrail.errors import Forbidden, StoreUnavailable
 from comfyrail.ids import new_uuid
 from comfyrail.network.addresses import Address, Network
-from comfyrail.store.access import BLOCKS, AddressBlock
+from comfyrail.store.access import BLOCKS, AddressBlock, AuditEntry
 from comfyrail.store.signals import Signals
 
 REREAD_SECONDS = 10.0
@@ -39,6 +40,8 @@ class Blocks(Protocol):
 
     async def add_block(self, block: AddressBlock) -> AddressBlock: ...
 
+    async def write_audit(self, entry: AuditEntry) -> None: ...
+
 
 class BlockList:
     """The blocks as they are in memory: one look a length of prefix, however many there are."""
@@ -58,25 +61,47 @@ class BlockList:
     async def load(self) -> None:
         self._read(await self._store.list_blocks())
 
+    def refuse(self, address: Address) -> None:
+        """Raise Forbidden, with the time until which an address is blocked, where it is."""
+        until = self._blocked_until(address)
+        if until is None:
+            return
+        raise Forbidden(
+            f"Your address is blocked{_said(until)}. An administrator of this server can lift "
+            "that.",
+            code="ADDRESS_BLOCKED",
+            retry_after=None if until == inf else (until - self._clock.now()) / 1000,
+        )
+
     def is_blocked(self, address: Address) -> bool:
-        if not self._until:
-            return False
-        number, bits = int(address), address.max_prefixlen
-        for (version, length), networks in self._until.items():
-            if version == address.version:
-                until = networks.get(number >> (bits - length))
-                if until is not None and self._clock.now() < until:
-                    return True
-        return False
+        return self._blocked_until(address) is not None
 
     async def add(self, network: Network, seconds: float, reason: str) -> None:
+        """It is in the audit log, as what administrators block is."""
         now = self._clock.now()
         until = after(now, seconds)
         # At once: what is on its way meanwhile is refused too.
         self._put(str(network), until)
-        await self._store.add_block(
+        block = await self._store.add_block(
             AddressBlock(new_uuid(), str(network), reason, THE_GATE, now, until)
         )
+        details = {"block_id": block.id, "reason": reason, "seconds": seconds}
+        await self._store.write_audit(
+            AuditEntry(now, THE_GATE, "block.add", block.network, details)
+        )
+
+    def _blocked_until(self, address: Address) -> float | None:
+        """In milliseconds since 1970; `inf` for one that is blocked for good."""
+        if not self._until:
+            return None
+        number, bits = int(address), address.max_prefixlen
+        found = [
+            networks.get(number >> (bits - length), 0.0)
+            for (version, length), networks in self._until.items()
+            if version == address.version
+        ]
+        until = max(found, default=0.0)
+        return until if self._clock.now() < until else None
 
     def _read(self, blocks: Iterable[AddressBlock]) -> None:
         self._until = {}
@@ -89,6 +114,12 @@ class BlockList:
         kept = self._until.setdefault((network.version, network.prefixlen), {})
         start = int(network.network_address) >> (network.max_prefixlen - network.prefixlen)
         kept[start] = inf if until is None else until
+
+
+def _said(until: float) -> str:
+    if until == inf:
+        return ""
+    return f" until {datetime.fromtimestamp(until / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 @dataclass(slots=True)
@@ -113,7 +144,7 @@ class BadCredentials:
     async def note(self, address: Address | None) -> None:
         if address is None or not self._most:
             return
-        if address.is_loopback or self._proxies.trusts(address):
+        if self._proxies.is_never_blocked(address):
             return
         network = subscriber_of(address)
         suspect = self._suspect(network)

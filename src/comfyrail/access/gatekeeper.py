@@ -1,6 +1,6 @@
 """Finds out who somebody is from what they show: an API key, a token, a session [11.1]."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from comfyrail.access.keys import PREFIX
@@ -55,11 +55,20 @@ class Gatekeeper:
             return None
         try:
             if note.kind == "key":
-                return await self._accounts.principal_of_key_id(note.id), note
-            permissions = frozenset(Permission(name) for name in note.permissions)
-            return await self._accounts.principal_of_user(note.id, note.tier, permissions), note
+                principal = await self._accounts.principal_of_key_id(note.id)
+            else:
+                permissions = frozenset(Permission(name) for name in note.permissions)
+                principal = await self._accounts.principal_of_user(note.id, note.tier, permissions)
         except (Unauthorized, ValueError):
             return None
+        return _until(principal, Instant(note.expires_at)), note
+
+    async def recognize_session_again(self, cookie: str) -> Principal:
+        """Raise Unauthorized once the session is over."""
+        known = await self.recognize_session(cookie)
+        if known is None:
+            raise Unauthorized("The session is over. Log in again.", code="SESSION_OVER")
+        return known[0]
 
     async def log_in(self, credential: str) -> Login:
         """Begin a session. Raise Unauthorized for what does not count."""
@@ -94,6 +103,13 @@ class Gatekeeper:
         return await self._tokens.read(text)
 
     async def _principal_of(self, claims: TokenClaims) -> Principal:
-        return await self._accounts.principal_of_user(
+        principal = await self._accounts.principal_of_user(
             claims.user_id, claims.tier, claims.permissions
         )
+        return _until(principal, claims.expires_at)
+
+
+def _until(principal: Principal, end: Instant) -> Principal:
+    """The caller, for not longer than this."""
+    own = principal.expires_at
+    return replace(principal, expires_at=end if own is None else min(own, end))

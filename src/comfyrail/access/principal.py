@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from comfyrail.access.permissions import ALL, Permission
+from comfyrail.clock import Instant
+from comfyrail.errors import Forbidden
 from comfyrail.ids import TenantId
 from comfyrail.jobs.priority import DEFAULT_TIER
 
@@ -18,9 +20,21 @@ class Principal:
     """The API key that it came with."""
     is_limited: bool = False
     """Its tier's rates, concurrency and quotas count; not for the local user."""
+    expires_at: Instant | None = None
+    """When the key, token or session that it came with ends; None: never."""
 
     def may(self, permission: Permission) -> bool:
         return permission in self.permissions
+
+    def check_may(self, permission: Permission) -> None:
+        """Raise Forbidden where it has not this permission."""
+        if permission not in self.permissions:
+            raise Forbidden(
+                f"This needs the permission {permission.value}, which your key or token does not "
+                "have.",
+                code="PERMISSION_MISSING",
+                details={"permission": permission.value},
+            )
 
 
 LOCAL_USER = Principal(TenantId("local"), user_id="local")

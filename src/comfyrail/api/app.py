@@ -13,6 +13,7 @@ from comfyrail.api.hot_paths import HotPaths
 from comfyrail.api.idempotency import IdempotentPosts
 from comfyrail.api.messages import encode
 from comfyrail.api.openapi import build_openapi
+from comfyrail.api.route_operations import RouteOperations
 from comfyrail.api.services import Services
 from comfyrail.api.surfaces import HOT_PATHS, OPERATIONS, ROUTERS
 from comfyrail.api.versions import AgreedVersions, StatedVersions
@@ -25,6 +26,7 @@ def create_app(services: Services) -> ASGIApp:
         version=__version__,
         openapi_url=None,  # docs_page has one, and a page that loads nothing from elsewhere
         dependencies=[Depends(authorize_route)],
+        redirect_slashes=False,  # a redirect would say the Host that somebody else has chosen
     )
     install_error_handlers(app)
     for router in ROUTERS:
@@ -33,5 +35,7 @@ def create_app(services: Services) -> ASGIApp:
     app.state.services = services
     app.state.methods_of = methods_of(OPERATIONS)
     app.state.describe = lambda: encode(build_openapi(app, OPERATIONS, HOT_PATHS))
-    inside = AgreedVersions(Heads(IdempotentPosts(HotPaths(app, HOT_PATHS), services.replies)))
+    operations = RouteOperations(app.routes, OPERATIONS)
+    posts = IdempotentPosts(HotPaths(app, HOT_PATHS), services.replies, operations.find)
+    inside = AgreedVersions(Heads(posts))
     return OneNamePaths(StatedVersions(Guard(inside, services.gate)))

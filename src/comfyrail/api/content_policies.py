@@ -13,8 +13,8 @@ PLAIN_PAGE = (
 ).encode()
 
 DOCS_PAGE = (
-    f"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    f"form-action 'none'; {_EVERYWHERE}"
+    f"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    f"connect-src 'self'; form-action 'none'; {_EVERYWHERE}"
 ).encode()
 # ComfyUI's editor: it compiles templates, and makes styles, workers and pictures on the fly.
 EDITOR = (

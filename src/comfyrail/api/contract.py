@@ -27,6 +27,8 @@ QueueTimeout = Annotated[
 ]
 MaxRetries = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": 10})]
 Labels = Annotated[dict[str, str], msgspec.Meta(extra_json_schema={"maxProperties": 20})]
+LATEST = Instant(253_370_764_799_999)
+"""The end of the year 9998: it is a date in every time zone."""
 
 
 class ExecuteRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -242,14 +244,19 @@ def time_of(instant: Instant | None) -> datetime | None:
 
 
 def instant_of(when: datetime | None, field: str) -> Instant | None:
-    """A time of a request. Raises MalformedRequest where it does not say which zone it means."""
+    """A time of a request. Raises MalformedRequest where it does not say which zone it means, and
+    where it lies behind all calendars.
+    """
     if when is None:
         return None
     if when.tzinfo is None:
         raise MalformedRequest(
             f"{field} has no time zone. Write it like 2026-01-31T08:00:00Z.", code="NO_TIME_ZONE"
         )
-    return Instant(max(0, round(when.timestamp() * 1000)))
+    instant = Instant(max(0, round(when.timestamp() * 1000)))
+    if instant > LATEST:
+        raise MalformedRequest(f"{field} is later than the year 9998. Is the date right?")
+    return instant
 
 
 def instant_in(text: str | None, field: str) -> Instant | None:
@@ -265,7 +272,8 @@ def instant_in(text: str | None, field: str) -> Instant | None:
 
 
 def moment(instant: Instant) -> datetime:
-    return datetime.fromtimestamp(instant / 1000, UTC)
+    """What no calendar has is shown as the nearest time that it has."""
+    return datetime.fromtimestamp(min(max(0, instant), LATEST) / 1000, UTC)
 
 
 def execution_body(job: Job, status: JobStatus | None = None) -> Execution:

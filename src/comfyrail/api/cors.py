@@ -34,6 +34,10 @@ class Cors:
     def allows(self, origin: str | None) -> bool:
         return origin is not None and (self._takes_any or origin.lower() in self._origins)
 
+    def names(self, origin: str | None) -> bool:
+        """Whether it is one of those that were listed by name."""
+        return origin is not None and origin != ANY and origin.lower() in self._origins
+
     def headers(self, origin: str | None) -> Headers:
         """What a reply says to the page that asked."""
         if not self._origins:

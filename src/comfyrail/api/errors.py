@@ -62,6 +62,8 @@ def error_response(
     status = status or status_of(error)
     if status == UNKNOWN_CALLER:
         headers["WWW-Authenticate"] = 'Bearer realm="comfyrail"'
+    if isinstance(error, errors.RangeNotSatisfiable):
+        headers["Content-Range"] = f"bytes */{error.details['size']}"
     body = error_body(error, request_id_in(scope))
     path: str = scope["path"]
     for dialect in DIALECTS:

@@ -14,13 +14,15 @@ from comfyrail.api.cors import Cors
 from comfyrail.api.credentials import credential_in, credentials_conflict
 from comfyrail.api.origins import (
     foreign_origin,
+    is_of_another_site,
     is_own,
     refuse_other_sites,
     refuse_unlike_loopback,
 )
 from comfyrail.api.rates import Rates
 from comfyrail.api.request_head import RequestHead
-from comfyrail.errors import Forbidden, Unauthorized
+from comfyrail.errors import Unauthorized
+from comfyrail.network.addresses import Address
 
 GUESSES = frozenset({"KEY_UNKNOWN", "TOKEN_INVALID"})
 """What is said to credentials that were never right. One that has expired was right once: whoever
@@ -33,8 +35,9 @@ class Gate(Protocol):
     """Whether a browser that is not known is sent to the login page."""
 
     async def admit(self, scope: Scope, head: RequestHead) -> Response | None:
-        """Put `principal` (None: nobody knows who), `client_address` and `is_https` into the scope.
-        Raise what is to be said to those who may not come in. A response is the whole answer.
+        """Put `principal` (None: nobody knows who), `client_address` and `is_https` into the scope,
+        and `ask_again`, which tells who the caller is at a later time. Raise what is to be said to
+        those who may not come in. A response is the whole answer.
         """
         ...
 
@@ -97,13 +100,19 @@ class AccessGate:
         )
         scope["client_address"] = client.text
         scope["is_https"] = client.is_https
-        scope["note_bad_credentials"] = lambda: self._bad_credentials.note(client.address)
         address = client.address
-        if address is not None and not address.is_loopback and self._blocks.is_blocked(address):
-            raise Forbidden(
-                "Your address is blocked. An administrator of this server can lift that.",
-                code="ADDRESS_BLOCKED",
-            )
+        scope["note_bad_credentials"] = lambda: self._note_bad_credentials(address, scope, head)
+        if address is not None and not self._proxies.is_never_blocked(address):
+            self._blocks.refuse(address)
+
+    async def _note_bad_credentials(
+        self, address: Address | None, scope: Scope, head: RequestHead
+    ) -> None:
+        """Not for a page of another site: it could send credentials that do not count until the
+        address of whoever looks at it is blocked.
+        """
+        if not is_of_another_site(head, is_https=scope["is_https"]) or self.cors.names(head.origin):
+            await self._bad_credentials.note(address)
 
     async def _find_out(self, scope: Scope, head: RequestHead) -> Principal | None:
         credential = credential_in(scope, head)
@@ -111,6 +120,7 @@ class AccessGate:
         if credential is not None:
             try:
                 shown = await self._keeper.recognize(credential)
+                scope["ask_again"] = lambda: self._keeper.recognize(credential)
             except Unauthorized as error:
                 await note_refusal(scope, error)
                 raise
@@ -122,6 +132,7 @@ class AccessGate:
         if shown is None:
             refuse_other_sites(scope, head)
             scope["session"] = note
+            scope["ask_again"] = lambda: self._keeper.recognize_session_again(cookie or "")
             return principal
         if (shown.tenant, shown.user_id) != (principal.tenant, principal.user_id):
             raise credentials_conflict()

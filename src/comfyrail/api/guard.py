@@ -77,13 +77,16 @@ class Guard:
                 await error_response(error, scope)(scope, receive, reply.send)
                 return
             log.exception("request_failed", request_id=scope["request_id"], path=scope["path"])
+            if reply.is_over:
+                return  # whoever asked has been told, and may ask on by the same connection
             if reply.is_begun:
                 raise
             await internal_error(scope)(scope, receive, reply.send)
 
 
 class _Reply:
-    """Passes on what the app sends, with our headers. `is_begun`: no other can be given.
+    """Passes on what the app sends, with our headers. `is_begun`: no other can be given; `is_over`:
+    all of it was sent.
 
     `offers_login`: a person's browser asks, who is better served with a page than with an error.
     """
@@ -96,6 +99,7 @@ class _Reply:
         self._is_open_stream = False
         self._is_replaced = False
         self.is_begun = scope["type"] == "websocket"
+        self.is_over = False
         self.offers_login = False
 
     async def send(self, message: Message) -> None:
@@ -111,6 +115,8 @@ class _Reply:
         elif self._is_open_stream:
             self._is_open_stream = bool(message.get("more_body"))
         await self._send(message)
+        if message["type"] == "http.response.body":
+            self.is_over = not message.get("more_body", False)
 
     async def end_stream(self) -> None:
         """A server that stops breaks its streams off; they are to end as others do."""

@@ -1,15 +1,15 @@
 """The caller's own name for a request: the same request twice is done once [4.7].
 
-Any POST may have one. The first answer is kept and given again; another request under the same name
-is refused, and so is the same one while the first is under way. What was refused or failed leaves
-no trace: it may be tried again.
+Any POST may have one. The first answer is kept and given again, to the same user and only while she
+may use the route; another request under the same name is refused, and so is the same one while the
+first is under way. What was refused or failed leaves no trace: it may be tried again.
 
 A submission is also remembered with its job, in one transaction: when the server dies between the
 job and the answer, the same request finds that job.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import structlog
@@ -18,9 +18,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from comfyrail.access.principal import Principal
 from comfyrail.api.errors import error_response
+from comfyrail.api.operations import Operation
+from comfyrail.api.permission_check import check_permission
 from comfyrail.errors import ComfyrailError, IdempotencyMismatch, MalformedRequest
 from comfyrail.ids import TenantId
-from comfyrail.jobs.job import IdempotencyKey
+from comfyrail.jobs.job import IdempotencyKey, kept_key
 from comfyrail.store.interface import KeptReply
 
 log = structlog.get_logger(__name__)
@@ -28,9 +30,12 @@ log = structlog.get_logger(__name__)
 HEADER = "idempotency-key"
 REPLAYED = "Idempotent-Replayed"
 LONGEST_KEY = 255
-LONGEST_REPLY = 1 << 20
+LONGEST_REPLY = 64 << 10
 NOT_KEPT = {"date", "server", "content-length", "x-request-id", "set-cookie"}
 SUCCESS = range(200, 300)
+
+FindOperation = Callable[[str, str], Operation | None]
+"""By method and path, as the framework would find the route."""
 
 
 class Replies(Protocol):
@@ -51,7 +56,8 @@ def idempotency_key(request: Request, content: bytes) -> IdempotencyKey | None:
     if key is None:
         return None
     check_key(key)
-    return IdempotencyKey(key, hashlib.sha256(content).hexdigest())
+    principal: Principal = request.scope["principal"]
+    return IdempotencyKey(key, hashlib.sha256(content).hexdigest(), principal.user_id)
 
 
 def check_key(key: str) -> None:
@@ -63,23 +69,32 @@ def check_key(key: str) -> None:
 
 
 class IdempotentPosts:
-    """Around all routes. Requests without a key, and callers that nobody knows, pass through."""
+    """Around all routes. Requests without a key, callers that nobody knows, and routes that change
+    nothing or that there are not, pass through.
+    """
 
-    def __init__(self, app: ASGIApp, replies: Replies) -> None:
+    def __init__(self, app: ASGIApp, replies: Replies, find_operation: FindOperation) -> None:
         self._app = app
         self._replies = replies
+        self._find_operation = find_operation
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         key = _key_in(scope)
         principal: Principal | None = scope.get("principal")
-        if key is None or principal is None:
+        operation = None if key is None else self._find_operation(scope["method"], scope["path"])
+        if key is None or principal is None or operation is None:
             await self._app(scope, receive, send)
             return
         request = _HashedRequest(scope, receive)
+        kept_as = kept_key(principal.user_id, key)
         try:
             check_key(key)
-            kept = await self._replies.claim_reply(principal.tenant, key, scope["request_id"])
-            if kept is not None and kept.fingerprint != await request.fingerprint():
+            if not operation.writes:
+                await self._app(scope, receive, send)
+                return
+            check_permission(scope, operation.permission)
+            kept = await self._replies.claim_reply(principal.tenant, kept_as, scope["request_id"])
+            if kept is not None and not await request.is_that_of(kept.fingerprint):
                 raise IdempotencyMismatch(
                     "This Idempotency-Key was used for another request. Take a new one.",
                     details={"key": key},
@@ -90,7 +105,7 @@ class IdempotentPosts:
         if kept is not None:
             await _replay(kept, send)
             return
-        await self._run(scope, request, send, principal.tenant, key)
+        await self._run(scope, request, send, principal.tenant, kept_as)
 
     async def _run(
         self, scope: Scope, request: "_HashedRequest", send: Send, tenant: TenantId, key: str
@@ -116,19 +131,28 @@ class IdempotentPosts:
 
 
 class _HashedRequest:
-    """Passes a body on and remembers what it was: method, path, query and every byte of it."""
+    """Passes a body on and remembers what it was: method, path, query, type and every byte."""
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self._receive = receive
         self._digest = hashlib.sha256()
+        self._size = 0
         self._is_over = False
-        for part in (scope["method"].encode(), scope["path"].encode(), scope["query_string"]):
+        parts = (
+            scope["method"].encode(),
+            scope["path"].encode(),
+            scope["query_string"],
+            *(value for name, value in scope["headers"] if name == b"content-type"),
+        )
+        for part in parts:
             self._digest.update(len(part).to_bytes(4, "big") + part)
 
     async def receive(self) -> Message:
         message = await self._receive()
         if message["type"] == "http.request" and not self._is_over:
-            self._digest.update(message.get("body", b""))
+            content = message.get("body", b"")
+            self._size += len(content)
+            self._digest.update(content)
             self._is_over = not message.get("more_body", False)
         elif message["type"] == "http.disconnect":
             self._is_over = True
@@ -138,7 +162,14 @@ class _HashedRequest:
         """Reads what is left of the body."""
         while not self._is_over:
             await self.receive()
-        return self._digest.hexdigest()
+        return f"{self._size}:{self._digest.hexdigest()}"
+
+    async def is_that_of(self, fingerprint: str) -> bool:
+        """Reads no more of the body than the other one had."""
+        size = int(fingerprint.partition(":")[0])
+        while not self._is_over and self._size <= size:
+            await self.receive()
+        return self._size <= size and await self.fingerprint() == fingerprint
 
 
 class _RecordedReply:

@@ -20,7 +20,6 @@ async def send_output(request: Request, job_id: JobId, output_id: OutputId) -> R
         path,
         filename=file.filename,
         content_type=file.content_type,
-        size=file.size,
         sha256=file.sha256,
     )
 

@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from comfyrail.api.body_faults import explain
 from comfyrail.errors import MalformedRequest, PayloadTooLarge, UnsupportedMediaType
 
 BODY_LIMIT = 10 << 20
@@ -61,7 +62,8 @@ def decode_json(content: bytes, decoder: msgspec.json.Decoder[Body]) -> Body:
     try:
         return decoder.decode(content)
     except msgspec.ValidationError as error:
-        raise MalformedRequest(f"The request body is not right: {error}.") from error
+        message, details = explain(error, decoder.type)
+        raise MalformedRequest(message, details=details) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedRequest(f"The request body is not JSON: {_why(error, content)}.") from error
     except RecursionError as error:

@@ -28,6 +28,13 @@ def is_from_own_page(head: RequestHead, *, is_https: bool) -> bool:
     return is_own(head, is_https=is_https)
 
 
+def is_of_another_site(head: RequestHead, *, is_https: bool) -> bool:
+    """Whether a page elsewhere has made a browser ask this. Programs say no Origin."""
+    if head.origin is None:
+        return head.fetch_site in {"cross-site", "same-site"}
+    return not is_own(head, is_https=is_https)
+
+
 def refuse_other_sites(scope: Scope, head: RequestHead) -> None:
     """Raise Forbidden where a browser was made to use its session by a page of another site: all
     that changes something, and sockets, which no browser keeps from other pages.

@@ -4,20 +4,14 @@ from starlette.types import Scope
 
 from comfyrail.access.permissions import Permission
 from comfyrail.access.principal import Principal
-from comfyrail.errors import Forbidden, Unauthorized
+from comfyrail.errors import Unauthorized
 
 
 def check_permission(scope: Scope, permission: Permission | None) -> None:
     """Raise Unauthorized for somebody unknown, Forbidden for one who may not."""
     if permission is None:
         return
-    principal = check_known(scope)
-    if not principal.may(permission):
-        raise Forbidden(
-            f"This needs the permission {permission.value}, which your key or token does not have.",
-            code="PERMISSION_MISSING",
-            details={"permission": permission.value},
-        )
+    check_known(scope).check_may(permission)
 
 
 def check_known(scope: Scope) -> Principal:

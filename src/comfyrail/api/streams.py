@@ -1,26 +1,36 @@
 """API v1: a job's events, live, by Server-Sent Events and by WebSocket."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
 from fastapi import APIRouter
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette import ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
+from comfyrail.access.permissions import Permission
 from comfyrail.api.contract import event_body, execution_body
 from comfyrail.api.errors import error_body, error_response
 from comfyrail.api.executions import EXECUTION
+from comfyrail.api.lasting import (
+    ACCESS_LOST,
+    LastingStream,
+    access_lost,
+    caller_now,
+    place_of,
+    unless_gone,
+)
 from comfyrail.api.messages import encode
 from comfyrail.api.services import principal_of, services_of
-from comfyrail.errors import ComfyrailError, MalformedRequest
+from comfyrail.errors import ComfyrailError, Forbidden, MalformedRequest, Unauthorized
 from comfyrail.ids import JobId
 from comfyrail.usecases.jobs import JobStatus
 
-HEARTBEAT_SECONDS = 15
+FAILED = 1011
 
 router = APIRouter(tags=["streams"])
 
@@ -58,7 +68,7 @@ async def send_events(request: Request, job_id: JobId, after: str | None) -> Res
             )
         yield ServerSentEvent("{}", event="close")
 
-    return EventSourceResponse(events(), ping=HEARTBEAT_SECONDS)
+    return LastingStream(events(), request)
 
 
 async def follow_by_socket(
@@ -66,39 +76,58 @@ async def follow_by_socket(
 ) -> None:
     """`body` shows the state that is sent first."""
     jobs, principal = services_of(socket).jobs, principal_of(socket)
-    try:
-        number = None if after is None else event_number(after)
-        status = await jobs.status(principal, job_id)
-    except ComfyrailError as error:
-        await socket.send_denial_response(error_response(error, socket.scope))
-        return
-    await socket.accept()
-    state = {"type": "state", "data": body(status)}
-    await socket.send_text(encode(state).decode())
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(place_of(principal))
+            number = None if after is None else event_number(after)
+            status = await jobs.status(principal, job_id)
+        except ComfyrailError as error:
+            await socket.send_denial_response(error_response(error, socket.scope))
+            return
+        await socket.accept()
+        with unless_gone(socket):
+            await _send(socket, {"type": "state", "data": body(status)})
+            last = status.job.last_event if number is None else number
+            await _follow(socket, job_id, last)
+
+
+async def _follow(socket: WebSocket, job_id: JobId, after: int) -> None:
     listener = asyncio.create_task(_obey(socket, job_id), name=f"socket-{job_id}")
-    sender = asyncio.create_task(
-        _send_events(socket, job_id, status.job.last_event if number is None else number),
-        name=f"events-{job_id}",
-    )
+    sender = asyncio.create_task(_send_events(socket, job_id, after), name=f"events-{job_id}")
+    lost = asyncio.create_task(access_lost(socket, Permission.JOBS_READ), name=f"access-{job_id}")
+    tasks = (sender, listener, lost)
     try:
-        await asyncio.wait({listener, sender}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        listener.cancel()
-        sender.cancel()
-        await asyncio.gather(listener, sender, return_exceptions=True)
-    if not sender.cancelled() and sender.exception() is None:
+        for task in tasks:
+            task.cancel()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+    refusal = next((end for end in ends if isinstance(end, ComfyrailError)), None)
+    if isinstance(refusal, Unauthorized | Forbidden):
+        await _send_error(socket, refusal)
+        await socket.close(ACCESS_LOST, refusal.code)
+    elif refusal is not None:
+        await _send_error(socket, refusal)
+        await socket.close(FAILED, refusal.code)
+    elif ends[0] is None:
         await socket.close()
+    else:
+        for end in ends:
+            if isinstance(end, Exception):
+                raise end
 
 
 async def _send_events(socket: WebSocket, job_id: JobId, after: int) -> None:
     jobs, principal = services_of(socket).jobs, principal_of(socket)
     async for event in jobs.events(principal, job_id, after):
-        await socket.send_text(encode(event_body(event)).decode())
+        await _send(socket, event_body(event))
 
 
 async def _obey(socket: WebSocket, job_id: JobId) -> None:
-    """Read what the client sends, until it goes away."""
-    jobs, principal = services_of(socket).jobs, principal_of(socket)
+    """Read what the client sends, until it goes away. Raises Unauthorized for one who wants
+    something with a key or a token that counts no longer.
+    """
+    jobs = services_of(socket).jobs
     while True:
         message = await socket.receive()
         if message["type"] == "websocket.disconnect":
@@ -107,11 +136,22 @@ async def _obey(socket: WebSocket, job_id: JobId) -> None:
         try:
             kind = _message_type(text)
             if kind != "cancel":
-                raise MalformedRequest(f"Messages of type {kind!r} are not known; try 'cancel'.")
-            await jobs.cancel(principal, job_id)
+                raise MalformedRequest(
+                    f"Messages of type {kind[:40]!r} are not known; try 'cancel'."
+                )
+            await jobs.cancel(await caller_now(socket, Permission.JOBS_WRITE), job_id)
+        except Unauthorized:
+            raise
         except ComfyrailError as error:
-            reply = {"type": "error", **msgspec.to_builtins(error_body(error, None))}
-            await socket.send_text(encode(reply).decode())
+            await _send_error(socket, error)
+
+
+async def _send_error(socket: WebSocket, error: ComfyrailError) -> None:
+    await _send(socket, {"type": "error", **msgspec.to_builtins(error_body(error, None))})
+
+
+async def _send(socket: WebSocket, message: Any) -> None:
+    await socket.send_text(encode(message).decode())
 
 
 def _message_type(text: str) -> str:

@@ -15,7 +15,7 @@ from comfyrail.api.preferences import (
     preferred_wait,
     whole_number,
 )
-from comfyrail.api.waiting import wait_for
+from comfyrail.api.waiting import NOT_THE_END, wait_for
 from comfyrail.errors import RequestError
 from comfyrail.usecases.jobs import JobStatus
 from comfyrail.usecases.submit import Accepted
@@ -42,6 +42,7 @@ async def answer_submission(
         status = await wait_for(request, accepted.job_id, wait)
         if status is not None and status.job.state.is_final:
             return json_response(ended_body(status), 200, headers)
+        headers |= NOT_THE_END
     return json_response(accepted_body(accepted), 202, headers)
 
 

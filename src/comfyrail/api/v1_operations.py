@@ -304,7 +304,6 @@ OPERATIONS: Operations = {
     ("get", workers.LOGS): Operation(
         Permission.FLEET_WRITE, "Log of a worker", worker_contract.WorkerLogs, errors=(404, 502)
     ),
-    ("get", "/"): Operation(None, "Start page", "text/html", is_shown=False),
     ("get", docs_page.OPENAPI): Operation(
         None,
         "This description",

@@ -11,6 +11,11 @@ from comfyrail.api.services import principal_of, services_of
 from comfyrail.ids import JobId
 from comfyrail.usecases.jobs import JobStatus
 
+NOT_THE_END = {"Cache-Control": "no-store"}
+"""Of an answer that came before the end of the job, to one who waited for it. It is not kept under
+an Idempotency-Key: the same request finds the same job, and waits again.
+"""
+
 
 async def wait_for(
     request: Request, job_id: JobId, seconds: float, after: int | None = None

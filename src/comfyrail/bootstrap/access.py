@@ -24,6 +24,7 @@ from comfyrail.api.cors import Cors
 from comfyrail.api.gate import AccessGate, Gate, LocalGate
 from comfyrail.api.rates import Rates, Submissions
 from comfyrail.api.surfaces import OPERATIONS
+from comfyrail.bootstrap.exposure import warn_of_readable_data
 from comfyrail.bootstrap.first_admin import ensure_first_admin
 from comfyrail.bootstrap.settings import Settings
 from comfyrail.clock import Clock
@@ -60,6 +61,7 @@ async def open_access(
         yield Access(LocalGate(cors))
         return
     await ensure_first_admin(accounts, settings.data)
+    warn_of_readable_data(settings.data)
     async with AsyncExitStack() as stack:
         sessions = Sessions(await _session_secret(settings), store, clock)
         await sessions.load()

@@ -12,7 +12,7 @@ from comfyrail.store.sqlite.store import SqliteStore
 from comfyrail.store.storage_watch import StorageWatch
 from comfyrail.usecases.asset_intake import UploadRules
 from comfyrail.usecases.asset_names import FOLDER
-from comfyrail.usecases.assets import Admit, Assets
+from comfyrail.usecases.assets import Assets, RoomOf
 from comfyrail.usecases.policies import Policies
 from comfyrail.usecases.upload_sessions import UploadSessions
 
@@ -36,14 +36,14 @@ def open_assets(
     policies: Policies,
     outgoing: OutgoingHttp,
     clock: Clock,
-    admit: Admit,
+    room_of: RoomOf,
 ) -> AssetParts:
     rules = UploadRules(
         settings.max_upload_bytes, settings.allowed_upload_types, settings.asset_retention_seconds
     )
     refuse = storage.refuse_new_work
     assets = Assets(
-        store, blobs, clock, policies, outgoing, rules, refuse_new_work=refuse, admit=admit
+        store, blobs, clock, policies, outgoing, rules, refuse_new_work=refuse, room_of=room_of
     )
     folder = settings.data / UPLOAD_FOLDER
     uploads = UploadSessions(folder, assets, clock, refuse_new_work=refuse)

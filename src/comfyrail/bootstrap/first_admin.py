@@ -34,12 +34,28 @@ async def ensure_first_admin(accounts: Accounts, folder: Path) -> None:
         made = await accounts.make_key(THE_SERVER, NewKey(KEY_FILE, user_id))
         await asyncio.to_thread(_write_private, path, made.text)
     except OSError as error:
-        await accounts.remove_user(user_id)  # the next start tries again
+        # The next start tries again.
+        await accounts.remove_user(user_id, is_last_allowed=True)
         raise ConfigurationError(
             f"The key of the first administrator cannot be written to {path}: {error.strerror}. "
             "Make the folder writable."
         ) from error
     log.warning("first_admin_made", user_id=user_id, key_file=str(path.absolute()))
+
+
+async def drop_dead_key(accounts: Accounts, folder: Path) -> None:
+    """Delete the file of the first administrator's key where that was revoked: nobody is to look
+    for a way in there.
+    """
+    path = folder / KEY_FILE
+    try:
+        text = (await asyncio.to_thread(path.read_text, encoding="ascii")).strip()
+        if await accounts.is_revoked(text):
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+    except FileNotFoundError:
+        return
+    except (OSError, UnicodeDecodeError) as error:
+        log.warning("key_file_left", key_file=str(path), error=str(error))
 
 
 async def _free_name(accounts: Accounts) -> str:

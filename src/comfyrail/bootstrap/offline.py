@@ -12,6 +12,7 @@ from comfyrail.access.principal import LOCAL_USER, Principal
 from comfyrail.api.access.operations import ROUTERS
 from comfyrail.api.authorization import authorize_route
 from comfyrail.api.errors import install_error_handlers
+from comfyrail.bootstrap.first_admin import drop_dead_key
 from comfyrail.clock import SystemClock
 from comfyrail.errors import ConfigurationError
 from comfyrail.ids import new_request_id
@@ -35,20 +36,21 @@ class OfflineServices:
 
 
 @asynccontextmanager
-async def offline_access(folder: Path, *, may_create: bool) -> AsyncIterator[ASGIApp]:
+async def offline_access(folder: Path) -> AsyncIterator[ASGIApp]:
     """The API's routes about access, on a data folder that no server uses at the time. Raises
     ConfigurationError where one does, or where there is nothing.
     """
-    if not may_create and not (folder / DATABASE_NAME).exists():
+    if not (folder / DATABASE_NAME).exists():
         raise ConfigurationError(
-            f"{folder} is no data folder of a Comfyrail server: it has no {DATABASE_NAME}. Check "
-            "--data.",
+            f"There is no data folder {folder} (no {DATABASE_NAME} in it). Check --data; a server "
+            "makes its folder when it starts.",
             code="NO_DATA_FOLDER",
         )
     clock = SystemClock()
     store = await open_sqlite_store(folder, clock)
     try:
         accounts = Accounts(store, clock)
+        accounts.after_revocation = lambda: drop_dead_key(accounts, folder)
         services = OfflineServices(
             accounts,
             TenantUsage(store, accounts, clock),

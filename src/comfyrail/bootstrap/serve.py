@@ -14,6 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from comfyrail.api.app import create_app
+from comfyrail.bootstrap.exposure import tell_where_it_listens
 from comfyrail.bootstrap.http_connections import (
     connections_within,
     protocol_for,
@@ -70,7 +71,7 @@ async def _serve(
         async with running_server(settings) as services:
             stop.has_started()
             config = _http_config(create_app(services), settings.max_connections)
-            server = _Server(config, url_of(listener), announce)
+            server = _Server(config, listener, announce)
             ending = asyncio.create_task(
                 _end_when_asked(server, stop, services.shutdown, settings.shutdown_seconds),
                 name="ending",
@@ -185,9 +186,9 @@ class _Server(uvicorn.Server):
     the store is closed.
     """
 
-    def __init__(self, config: uvicorn.Config, url: str, announce: bool) -> None:
+    def __init__(self, config: uvicorn.Config, listener: socket.socket, announce: bool) -> None:
         super().__init__(config)
-        self._url = url
+        self._listener = listener
         self._announce = announce
 
     @contextlib.contextmanager
@@ -196,6 +197,6 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        log.info("listening", url=self._url)
+        tell_where_it_listens(self._listener)
         if self._announce:
-            announce_url(self._url)
+            announce_url(url_of(self._listener))

@@ -3,10 +3,12 @@
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from comfyrail.access.addresses import TrustedProxies
 from comfyrail.access.principal import LOCAL_USER
 from comfyrail.api.services import Services
 from comfyrail.bootstrap.access import admission, open_access
-from comfyrail.bootstrap.assets import open_assets
+from comfyrail.bootstrap.assets import INPUT_FOLDER, open_assets
+from comfyrail.bootstrap.first_admin import drop_dead_key
 from comfyrail.bootstrap.machinery import Machinery, run_loop, start_machinery
 from comfyrail.bootstrap.policy import read_policies
 from comfyrail.bootstrap.runs import make_runs
@@ -62,12 +64,14 @@ async def _make_services(settings: Settings, stack: AsyncExitStack, parts: Machi
     outgoing = await stack.enter_async_context(OutgoingHttp())
     probe = HttpUrlProbe(outgoing) if settings.check_urls else None
     policies = read_policies(settings)
-    checks = WorkflowChecks(fleet, library, parts.estimates, policies, probe, FileBinder(store))
+    files = FileBinder(store, settings.data / INPUT_FOLDER)
+    checks = WorkflowChecks(fleet, library, parts.estimates, policies, probe, files)
     parts.mender.checks = checks
     accounts = Accounts(store, clock)
+    accounts.after_revocation = lambda: drop_dead_key(accounts, settings.data)
     usage = TenantUsage(store, accounts, clock)
     kept = open_assets(
-        settings, store, parts.blobs, parts.storage, policies, outgoing, clock, usage.admit
+        settings, store, parts.blobs, parts.storage, policies, outgoing, clock, usage.room_of
     )
     run_loop(stack, kept.sweeper, "asset-sweeper")
     access = await stack.enter_async_context(
@@ -109,7 +113,7 @@ async def _make_services(settings: Settings, stack: AsyncExitStack, parts: Machi
         ComfyuiRecords(store, parts.blobs),
         ComfyuiFeeds(store, parts.previews, clock),
         ComfyuiFleet(fleet, store, kept.assets),
-        ComfyuiUserdata(store),
+        ComfyuiUserdata(store, usage.room_of),
     )
     return Services(
         comfyui=comfyui,
@@ -141,7 +145,7 @@ async def _make_services(settings: Settings, stack: AsyncExitStack, parts: Machi
         accounts=accounts,
         usage=usage,
         audit=Audit(store, clock),
-        address_blocks=AddressBlocks(store, clock),
+        address_blocks=AddressBlocks(store, clock, TrustedProxies(settings.trusted_proxies)),
         runs=run_parts.runs,
         given_files=given_files,
         read_positions=ReadPositions(),

@@ -26,7 +26,6 @@ Work = Callable[[Access], Coroutine[Any, Any, Result]]
 class Desk:
     server: str
     data: Path | None
-    may_create: bool = False
 
     def do(self, work: Work[Result]) -> Result:
         """What is refused becomes a sentence and an exit code."""
@@ -51,7 +50,7 @@ class Desk:
         from comfyrail.telemetry.logs import configure_logs  # noqa: PLC0415
 
         configure_logs(level="error")
-        async with offline_access(folder, may_create=self.may_create) as app:
+        async with offline_access(folder) as app:
             line = _Line(app)
             return await work(Access(line.ask, line.call))
 
@@ -114,8 +113,9 @@ class _Line:
 def _in_use(folder: Path, error: ConfigurationError) -> str:
     holder = error.message.partition("(")[2].partition(")")[0]
     whose = f" ({holder})" if holder else ""
+    first_key = folder / "admin.key"
+    where = f" (the first one is in {first_key})" if first_key.exists() else ""
     return (
         f"A server uses {folder}{whose}. Ask that one: leave --data out, give --server, and the "
-        f"API key of an administrator as {KEY_VARIABLE} (the first one is in "
-        f"{folder / 'admin.key'}). Or stop it, and try again."
+        f"API key of an administrator as {KEY_VARIABLE}{where}. Or stop it, and try again."
     )

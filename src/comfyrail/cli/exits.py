@@ -10,6 +10,7 @@ from rich.text import Text
 from comfyrail.cli.terminal import errors, plain
 from comfyrail.client import (
     KEY_VARIABLE,
+    SERVER_VARIABLE,
     InvalidAddress,
     InvalidRequest,
     RequestFailed,
@@ -22,6 +23,8 @@ WRONG_USE = 2
 CANNOT_START = 3
 INTERRUPTED = 130
 UNKNOWN_CALLER = 401
+NO_SUCH_KEY = frozenset({"UNAUTHORIZED", "KEY_UNKNOWN", "TOKEN_INVALID"})
+"""No key was sent, or one that is not known. What is said of others is about the key itself."""
 
 Result = TypeVar("Result")
 
@@ -39,7 +42,11 @@ def call_server(work: Coroutine[Any, Any, Result], *, explains_refusal: bool = T
     try:
         return asyncio.run(work)
     except ServerUnreachable as error:
-        explain_and_exit(f"{error}. Start a server with: comfyrail serve", CANNOT_START)
+        explain_and_exit(
+            f"{error}. Start a server with: comfyrail serve, or name yours with --server or "
+            f"{SERVER_VARIABLE}.",
+            CANNOT_START,
+        )
     except (InvalidAddress, UnexpectedReply) as error:
         explain_and_exit(f"{error}.", CANNOT_START)
     except InvalidRequest as error:
@@ -56,6 +63,6 @@ def call_server(work: Coroutine[Any, Any, Result], *, explains_refusal: bool = T
 
 
 def _refusal(error: RequestFailed) -> str:
-    if error.status == UNKNOWN_CALLER:
+    if error.status == UNKNOWN_CALLER and error.body.get("code") in NO_SUCH_KEY:
         return f"{error} Commands take it from the environment: export {KEY_VARIABLE}=…"
     return str(error)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from comfyrail.cli.exits import CANNOT_START, FAILED, WRONG_USE, call_server, explain_and_exit
 from comfyrail.cli.failures import advice_of, retry_notice
-from comfyrail.cli.given_files import check_given, give_all
+from comfyrail.cli.given_files import check_given, check_names, give_all
 from comfyrail.cli.library_source import find_workflow
 from comfyrail.cli.private_server import private_server
 from comfyrail.cli.results import checked_folder, print_path, save_output
@@ -98,6 +98,9 @@ class _Run:
         ):
             self._stopper.hold()
             source, workflow = await find_workflow(client, source)
+            await check_names(
+                client, source, parameters, auto_fix=bool(request.options.get("auto_fix"))
+            )
             parameters = await give_all(client, parameters)
             submitted = await client.submit(source, parameters, **request.options)
             for fix in submitted.fixes:

@@ -50,10 +50,12 @@ def add_upload(
 @uploads_app.command("remove")
 def remove_upload(
     context: typer.Context,
-    asset_id: Annotated[str, typer.Argument(help="The file's id, as the list shows it.")],
+    file: Annotated[
+        str, typer.Argument(help="The file's id, as the list shows it, or its name: the newest.")
+    ],
     server: SameServerOption = None,
 ) -> None:
     """Remove a file, unless a job that has not ended uses it."""
     from comfyrail.cli import given_files
 
-    given_files.remove_file(server or context.obj, asset_id)
+    given_files.remove_file(server or context.obj, file)

@@ -46,7 +46,7 @@ def add_user(
     from comfyrail.cli.access_desk import Desk
 
     wish = accounts.UserWish(tenant, tier, tuple(permission or ()), tuple(quota or ()))
-    accounts.add_user(Desk(server, data, may_create=True), user_id, wish)
+    accounts.add_user(Desk(server, data), user_id, wish)
 
 
 @users_app.command("list")

@@ -12,6 +12,7 @@ from comfyrail.client.checks import (
 )
 from comfyrail.client.client import (
     KEY_VARIABLE,
+    SERVER_VARIABLE,
     AttemptOfJob,
     ComfyrailClient,
     Event,
@@ -41,6 +42,7 @@ from comfyrail.client.uploads import Asset
 
 __all__ = [
     "KEY_VARIABLE",
+    "SERVER_VARIABLE",
     "UNCHANGED",
     "Asset",
     "AttemptOfJob",

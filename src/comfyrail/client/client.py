@@ -38,6 +38,7 @@ from comfyrail.client.paths import quoted
 from comfyrail.client.uploads import Uploads
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
+SERVER_VARIABLE = "COMFYRAIL_SERVER"
 KEY_VARIABLE = "COMFYRAIL_API_KEY"
 PATIENCE_SECONDS = 30.0
 CALL_TIMEOUT = aiohttp.ClientTimeout(total=60, sock_connect=5)
@@ -194,17 +195,19 @@ class ComfyrailClient:
     calls to the server's library of workflows, `fleet` those to its workers, `queue` those to its
     queue, `access` those about users and keys.
 
-    `api_key` is an API key or a token; without one the client takes COMFYRAIL_API_KEY of the
-    environment.
+    `api_key` is an API key or a token. Without a server or a key the client takes COMFYRAIL_SERVER
+    and COMFYRAIL_API_KEY of the environment.
     """
 
     def __init__(
         self,
-        server: str = DEFAULT_SERVER,
+        server: str | None = None,
         *,
         api_key: str | None = None,
         patience: float | None = None,
     ) -> None:
+        if server is None:
+            server = os.environ.get(SERVER_VARIABLE, "").strip() or DEFAULT_SERVER
         self.server = server if server.endswith("://") else server.rstrip("/")
         self._patience = PATIENCE_SECONDS if patience is None else patience
         self._api_key = (os.environ.get(KEY_VARIABLE, "") if api_key is None else api_key).strip()

@@ -113,12 +113,13 @@ class Uploads:
         headers = {"Content-Type": "application/octet-stream"}
         return (await self._ask("POST", path, _AssetList, content, headers=headers)).assets[0]
 
-    async def all(self, page_size: int = 100) -> AsyncIterator[Asset]:
-        """Every file, newest first."""
+    async def all(self, page_size: int = 100, name: str | None = None) -> AsyncIterator[Asset]:
+        """Every file, or every one of this name, newest first."""
+        named = "" if name is None else f"&name={quoted(name)}"
         cursor: str | None = ""
         while cursor is not None:
             after = f"&cursor={quoted(cursor)}" if cursor else ""
-            page = await self._ask("GET", f"/v1/assets?limit={page_size}{after}", _AssetList)
+            page = await self._ask("GET", f"/v1/assets?limit={page_size}{named}{after}", _AssetList)
             for asset in page.assets:
                 yield asset
             cursor = page.next_cursor

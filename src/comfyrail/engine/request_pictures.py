@@ -63,7 +63,7 @@ def _open(source: Path | IO[bytes]) -> Image.Image:
             picture.load()
             return picture.copy()
     except (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError) as error:
-        raise MalformedRequest(f"The file is not an image that can be read: {error}") from error
+        raise MalformedRequest("This is no picture that can be read.") from error
 
 
 def _encode(picture: Image.Image, image_format: str, **options: int) -> bytes:
@@ -71,5 +71,5 @@ def _encode(picture: Image.Image, image_format: str, **options: int) -> bytes:
     try:
         picture.save(encoded, image_format, **options)
     except (OSError, ValueError) as error:
-        raise MalformedRequest(f"The image cannot be shown as {image_format}: {error}") from error
+        raise MalformedRequest(f"The picture cannot be shown as {image_format}.") from error
     return encoded.getvalue()

@@ -82,12 +82,23 @@ class JobInput:
     """It is an output of an earlier job."""
 
 
+def kept_key(user_id: str, key: str) -> str:
+    """Under what a user's key is kept; no id of a user has a colon."""
+    return f"{user_id}:{key}"
+
+
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
     """The caller's name for a request; `fingerprint` tells the same request from another one."""
 
     key: str
     fingerprint: str
+    user_id: str = ""
+    """Whose name it is: users of a tenant do not get each other's answers."""
+
+    @property
+    def kept_as(self) -> str:
+        return kept_key(self.user_id, self.key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,14 +64,26 @@ def check_quota(quota: JobQuota, used: MonthlyUsage, jobs: int, now: Instant) ->
         raise _used_up("gpu_seconds", quota.gpu_seconds, round(used.gpu_seconds, 3), now)
 
 
-def check_storage(limit: int, used: int) -> None:
-    if used >= limit:
+def check_storage(limit: int, used: int, more: int = 1) -> None:
+    """Raise TooManyRequests unless so many bytes more are within the quota."""
+    if used + more > limit:
         raise TooManyRequests(
-            f"You keep {used:,} bytes, and your quota of storage is {limit:,}. Delete outputs or "
-            "assets, or ask for a larger quota.",
+            f"You keep {used:,} bytes, and your quota of storage is {limit:,}. Delete outputs, "
+            "assets or files of the editor, or ask for a larger quota.",
             code="QUOTA_EXCEEDED",
             details={"quota": "storage", "limit": limit, "used": used, "resets_at": None},
         )
+
+
+@dataclass(frozen=True, slots=True)
+class StorageRoom:
+    """What a tenant may keep, and keeps at the time."""
+
+    limit: int
+    used: int
+
+    def check(self, more: int = 1) -> None:
+        check_storage(self.limit, self.used, more)
 
 
 def _used_up(quota: QuotaName, limit: float, used: float, now: Instant) -> TooManyRequests:

@@ -37,6 +37,7 @@ NO_FOLDER = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 Result = TypeVar("Result")
 Places = Mapping[int, Path]
 """The folder of each version of a workflow, in order."""
+HOW = " Save one with 'comfyrail workflows save', or see 'comfyrail workflows'."
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ class LibraryFolder:
     def _not_found(self, name: str) -> LibraryEntryNotFound:
         near = nearest_names(name, filter(is_name, folders_in(self.root)))
         return LibraryEntryNotFound(
-            f"There is no workflow {shown(name)} in the library.{did_you_mean(near)}",
+            f"There is no workflow {shown(name)} in the library.{did_you_mean(near) or HOW}",
             details={"name": name[:200], "nearest": near},
         )
 

@@ -134,7 +134,11 @@ def judge(head: bytes, claims: Claims, allowed: tuple[str, ...], *, is_whole: bo
     if found in NEVER_ALLOWED or not is_allowed(found, allowed):
         raise UnsupportedMediaType(
             f"'{claims.name}' is {_described(found)}, which cannot be uploaded. "
-            f"These can: {', '.join(allowed)}.",
+            + (
+                "SVG, HTML and XML never can: a browser could run what is in them."
+                if found in NEVER_ALLOWED
+                else f"These can: {', '.join(allowed)}."
+            ),
             code="CONTENT_TYPE_REFUSED",
             details={"name": claims.name, "detected": found},
         )

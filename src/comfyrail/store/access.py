@@ -80,8 +80,10 @@ class AccessStore(Protocol):
 
     # Users
 
-    async def add_user(self, user: User) -> None:
-        """Raise Conflict where there is one of this id."""
+    async def add_user(self, user: User, *, is_own_tenant: bool = False) -> None:
+        """Raise Conflict where there is one of this id, and where a tenant that is to be her own is
+        that of others.
+        """
         ...
 
     async def get_user(self, user_id: str) -> User | None: ...

@@ -59,12 +59,18 @@ class KnownContent:
 
 class AssetStore(Protocol):
     async def add_asset(
-        self, asset: Asset, same_name: SameName = "keep_both", *, is_known_content: bool = False
+        self,
+        asset: Asset,
+        same_name: SameName = "keep_both",
+        *,
+        is_known_content: bool = False,
+        most_bytes: int | None = None,
     ) -> AddedAsset:
         """Remember it; one with this id that is there already stays as it is.
 
         `is_known_content`: its bytes were not saved for it. Raises NotFound where nothing of the
-        tenant refers to them any more.
+        tenant refers to them any more. `most_bytes`: what the tenant may keep; raises
+        TooManyRequests where it would be more.
         """
         ...
 
@@ -72,8 +78,10 @@ class AssetStore(Protocol):
         """Raise AssetNotFound for unknown ones, expired ones and those of other tenants alike."""
         ...
 
-    async def list_assets(self, tenant: TenantId, after: AssetId | None, limit: int) -> AssetPage:
-        """Newest first."""
+    async def list_assets(
+        self, tenant: TenantId, after: AssetId | None, limit: int, name: str | None = None
+    ) -> AssetPage:
+        """Newest first; all, or those of this name."""
         ...
 
     async def find_asset_by_name(self, tenant: TenantId, name: str) -> Asset | None:

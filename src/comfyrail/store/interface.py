@@ -290,6 +290,10 @@ class Store(Protocol):
         """Jobs of all tenants at whose end the server has something to do, by id."""
         ...
 
+    async def follow_job(self, tenant: TenantId, job_id: JobId) -> None:
+        """There is something to do for it once more. Wakes the topic FOLLOWED."""
+        ...
+
     async def leave_job(self, job_id: JobId) -> None:
         """That is done."""
         ...
@@ -307,7 +311,7 @@ class Store(Protocol):
         ...
 
     async def find_by_alias(self, tenant: TenantId, surface: str, alias: str) -> Job | None:
-        """The job that a caller has given this id."""
+        """The newest job that a caller has given this id."""
         ...
 
     async def submitted(
@@ -561,10 +565,18 @@ class Store(Protocol):
         ...
 
     async def put_document(
-        self, tenant: TenantId, area: str, name: str, content: bytes, version: int | None = None
+        self,
+        tenant: TenantId,
+        area: str,
+        name: str,
+        content: bytes,
+        version: int | None = None,
+        *,
+        most_bytes: int | None = None,
     ) -> int:
         """Keep it, and say which version it is now. Raises Conflict where `version` is given and is
-        not the one that is there (0: there is none).
+        not the one that is there (0: there is none), and TooManyRequests where the tenant would
+        keep more than `most_bytes` of everything.
         """
         ...
 

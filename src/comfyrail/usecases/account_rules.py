@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from comfyrail.access.keys import PREFIX
 from comfyrail.access.permissions import (
     ALL,
     EVERYTHING,
@@ -26,8 +27,8 @@ LARGEST_QUOTA = 1 << 53
 RESERVED_IDS = (LOCAL_USER.user_id, "server", "command-line", "gate")
 """Who acts in the audit log where no user does."""
 USER_ID_RULE = (
-    "1 to 64 letters, digits and . _ @ -, does not begin with '.' or '-', and is none of "
-    f"{', '.join(RESERVED_IDS)}"
+    f"1 to 64 letters, digits and . _ @ -, does not begin with '.', '-' or '{PREFIX}', and is none "
+    f"of {', '.join(RESERVED_IDS)}"
 )
 _NAME = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9._@-]{0,63}")
 
@@ -76,22 +77,31 @@ class MadeKey:
 
 
 def is_user_id(text: str) -> bool:
-    return _NAME.fullmatch(text) is not None and text not in RESERVED_IDS
+    is_name = _NAME.fullmatch(text) is not None and text not in RESERVED_IDS
+    return is_name and not text.startswith(PREFIX)
 
 
 def check_user_id(text: str) -> None:
     if not is_user_id(text):
         raise MalformedRequest(
-            f"The id of a user has {USER_ID_RULE}: not {text[:80]!r}.", code="INVALID_USER"
+            f"The id of a user has {USER_ID_RULE}: not {shown_id(text)!r}.", code="INVALID_USER"
         )
+
+
+def shown_id(text: str) -> str:
+    """An id as a message may show it. Whoever takes a whole API key for one does not see it again,
+    nor does a log.
+    """
+    start = text.find(PREFIX)
+    return text[:80] if start < 0 else f"{text[:start][:80]}{PREFIX}…"
 
 
 def read_tenant(text: str) -> TenantId:
     """That of the local user may be given to somebody: it has what was made before."""
-    if _NAME.fullmatch(text) is None:
+    if _NAME.fullmatch(text) is None or text.startswith(PREFIX):
         raise MalformedRequest(
-            "A tenant has 1 to 64 letters, digits and . _ @ -, and does not begin with '.' or "
-            f"'-': not {text[:80]!r}.",
+            "A tenant has 1 to 64 letters, digits and . _ @ -, and does not begin with '.', '-' or "
+            f"'{PREFIX}': not {shown_id(text)!r}.",
             code="INVALID_USER",
         )
     return TenantId(text)

@@ -1,14 +1,14 @@
 """Who is asking, by key or token; and the users and API keys behind that [11.1]."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from comfyrail.access.keys import is_secret_of, new_key, read_key
 from comfyrail.access.permissions import OF_USERS, Permission
 from comfyrail.access.principal import Principal
 from comfyrail.clock import Clock, Instant
-from comfyrail.errors import KeyNotFound, MalformedRequest, Unauthorized, UserNotFound
+from comfyrail.errors import Conflict, KeyNotFound, MalformedRequest, Unauthorized, UserNotFound
 from comfyrail.ids import TenantId
 from comfyrail.jobs.quotas import NO_LIMITS, Quotas
 from comfyrail.store.access import AccessStore, ApiKey, User
@@ -30,6 +30,7 @@ from comfyrail.usecases.account_rules import (
     read_tier,
     refuse_more,
     refuse_more_than_user,
+    shown_id,
 )
 from comfyrail.usecases.recent import Recent
 
@@ -57,6 +58,8 @@ class Accounts:
         self._users: Recent[_KnownUser] = Recent(clock, CACHE_SECONDS, MOST_CACHED)
         self._noted: dict[str, float] = {}
         self._changing = asyncio.Lock()
+        self.after_revocation: Callable[[], Awaitable[None]] = _nothing
+        """Called when keys were revoked."""
 
     async def principal_of_key(self, text: str) -> Principal:
         """Raise Unauthorized unless it is the text of a key that counts. A wrong secret is answered
@@ -91,6 +94,7 @@ class Accounts:
             user.id,
             key.id,
             is_limited=True,
+            expires_at=key.expires_at,
         )
 
     async def principal_of_user(
@@ -126,7 +130,9 @@ class Accounts:
         return NO_LIMITS if user is None else user.quotas
 
     async def add_user(self, maker: Principal, wanted: NewUser) -> User:
-        """Raise Conflict where there is one, Forbidden where she would have more than the maker."""
+        """Raise Conflict where there is one, or where users have a tenant of her name that nobody
+        has said she is to share; Forbidden where she would have more than the maker.
+        """
         check_user_id(wanted.id)
         names = (
             kept_names(OF_USERS) if wanted.permissions is None else read_names(wanted.permissions)
@@ -141,16 +147,16 @@ class Accounts:
             self._clock.now(),
         )
         async with self._changing:
-            await self._store.add_user(user)
+            await self._store.add_user(user, is_own_tenant=wanted.tenant is None)
             self._forget()
         return user
 
     async def get_user(self, user_id: str) -> User:
         user = await self._store.get_user(user_id)
         if user is None:
+            shown = shown_id(user_id)
             raise UserNotFound(
-                f"There is no user {user_id[:80]!r}. Check the id.",
-                details={"user_id": user_id[:80]},
+                f"There is no user {shown!r}. Check the id.", details={"user_id": shown}
             )
         return user
 
@@ -166,34 +172,39 @@ class Accounts:
             changed = _changed(user, change)
             gained = permissions_of(changed.permissions) - permissions_of(user.permissions)
             refuse_more(maker, gained)
+            if not _is_admin(changed):
+                await self._keep_an_admin(user)
             await self._store.change_user(changed)
             self._forget()
         return changed
 
-    async def remove_user(self, user_id: str) -> None:
-        """Her keys are revoked; what belongs to her tenant stays."""
+    async def remove_user(self, user_id: str, *, is_last_allowed: bool = False) -> None:
+        """Her keys are revoked; what belongs to her tenant stays. Raise Conflict for the last one
+        who could let others in.
+        """
         async with self._changing:
-            await self.get_user(user_id)
+            user = await self.get_user(user_id)
+            if not is_last_allowed:
+                await self._keep_an_admin(user)
             await self._store.remove_user(user_id)
             self._forget()
+        await self.after_revocation()
 
-    async def has_admin(self) -> bool:
-        """Whether any user could let others in."""
+    async def has_admin(self, *, besides: str | None = None) -> bool:
+        """Whether any user, or any other user, could let others in."""
         after: str | None = ""
         while after is not None:
             users, after = await self.list_users(after, USERS_AT_ONCE)
-            for user in users:
-                is_admin = Permission.ACCESS_ADMIN in permissions_of(user.permissions)
-                if is_admin and not user.is_disabled:
-                    return True
+            if any(_is_admin(user) and user.id != besides for user in users):
+                return True
         return False
 
     async def make_key(self, maker: Principal, wanted: NewKey) -> MadeKey:
-        """A key gives no more than its maker has, and lasts no longer than the key she came with.
-        Those of others are for administrators.
+        """A key gives no more than its maker has, and lasts no longer than the key, the token or
+        the session she came with. Those of others are for administrators.
         """
         check_key_name(wanted.name)
-        expires_at = await self._expiry(maker, wanted.expires_at)
+        expires_at = self._expiry(maker, wanted.expires_at)
         async with self._changing:
             user = await self._owner(maker, wanted.user_id)
             text = new_key()
@@ -225,13 +236,31 @@ class Accounts:
         known = await self._store.get_key(key_id)
         is_own = known is not None and known[0].user_id == asker.user_id
         if known is None or not (is_own or asker.may(Permission.ACCESS_ADMIN)):
+            shown = shown_id(key_id)
             raise KeyNotFound(
-                f"There is no API key {key_id[:80]!r}. Check the id.",
-                details={"key_id": key_id[:80]},
+                f"There is no API key {shown!r}. The id is the part between the underscores.",
+                details={"key_id": shown},
             )
         revoked = await self._store.revoke_key(key_id)
         self._forget()
+        await self.after_revocation()
         return revoked or known[0]
+
+    async def is_revoked(self, text: str) -> bool:
+        """Whether it is the text of a key that was revoked, or whose user is gone."""
+        sent = read_key(text)
+        known = None if sent is None else await self._store.get_key(sent.id)
+        return known is not None and (known[0].revoked_at is not None or known[1] is None)
+
+    async def _keep_an_admin(self, user: User) -> None:
+        """Raise Conflict where nobody but this user could let others in."""
+        if _is_admin(user) and not await self.has_admin(besides=user.id):
+            raise Conflict(
+                f"{user.id} is the last user with {Permission.ACCESS_ADMIN.value}: nobody could "
+                "let others in. Give that permission to another user first.",
+                code="LAST_ADMINISTRATOR",
+                details={"user_id": user.id},
+            )
 
     async def _known_user(self, user_id: str) -> _KnownUser:
         known = self._users.get(user_id) or await self._users.fetch(user_id, self._read_user)
@@ -279,14 +308,21 @@ class Accounts:
             )
         return user
 
-    async def _expiry(self, maker: Principal, wanted: Instant | None) -> Instant | None:
+    def _expiry(self, maker: Principal, wanted: Instant | None) -> Instant | None:
         if wanted is not None and wanted <= self._clock.now():
             raise MalformedRequest("expires_at is in the past.", code="INVALID_KEY")
-        own = await self._store.get_key(maker.key_id) if maker.key_id else None
-        latest = own[0].expires_at if own else None
+        latest = maker.expires_at
         if latest is None:
             return wanted
         return latest if wanted is None else min(wanted, latest)
+
+
+async def _nothing() -> None:
+    """For those who need not be told."""
+
+
+def _is_admin(user: User) -> bool:
+    return not user.is_disabled and Permission.ACCESS_ADMIN in permissions_of(user.permissions)
 
 
 def _changed(user: User, change: UserChange) -> User:

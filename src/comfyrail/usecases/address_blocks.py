@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from ipaddress import ip_network
 
+from comfyrail.access.addresses import TrustedProxies
 from comfyrail.access.principal import Principal
 from comfyrail.clock import Clock, Instant
-from comfyrail.errors import BlockNotFound, MalformedRequest
+from comfyrail.errors import BlockNotFound, MalformedRequest, RequestError
 from comfyrail.ids import new_uuid
+from comfyrail.network.addresses import Network
 from comfyrail.store.access import AccessStore, AddressBlock
 
 LONGEST_REASON = 200
@@ -17,9 +19,12 @@ SHORTEST_PREFIX = {4: 8, 6: 16}
 class AddressBlocks:
     """Those who ask whether an address is blocked are told of changes by the topic BLOCKS."""
 
-    def __init__(self, store: AccessStore, clock: Clock) -> None:
+    def __init__(
+        self, store: AccessStore, clock: Clock, proxies: TrustedProxies | None = None
+    ) -> None:
         self._store = store
         self._clock = clock
+        self._proxies = proxies or TrustedProxies()
 
     async def list(self) -> Sequence[AddressBlock]:
         """Those that count now."""
@@ -29,7 +34,7 @@ class AddressBlocks:
         self, maker: Principal, network: str, reason: str, expires_at: Instant | None = None
     ) -> AddressBlock:
         """Block an address or a network (`203.0.113.7`, `2001:db8::/48`). One that is blocked
-        already gets the new reason and time.
+        already gets the new reason and time. Raise RequestError for what is never blocked.
         """
         now = self._clock.now()
         if expires_at is not None and expires_at <= now:
@@ -38,8 +43,10 @@ class AddressBlocks:
             raise MalformedRequest(
                 f"reason has {LONGEST_REASON} printable characters at most.", code="INVALID_BLOCK"
             )
+        wanted = read_network(network)
+        self._refuse_never_blocked(wanted)
         return await self._store.add_block(
-            AddressBlock(new_uuid(), read_network(network), reason, maker.user_id, now, expires_at)
+            AddressBlock(new_uuid(), str(wanted), reason, maker.user_id, now, expires_at)
         )
 
     async def remove(self, block_id: str) -> AddressBlock:
@@ -51,9 +58,19 @@ class AddressBlocks:
             )
         return removed
 
+    def _refuse_never_blocked(self, network: Network) -> None:
+        if self._proxies.are_never_blocked(network):
+            whose = "this machine's own" if network.is_loopback else "a trusted proxy's"
+            raise RequestError(
+                f"{network} is {whose} and is never blocked: others would be shut out with it. "
+                "Block the addresses behind it.",
+                code="NEVER_BLOCKED",
+                details={"network": str(network)},
+            )
 
-def read_network(text: str) -> str:
-    """In CIDR form. An IPv6 address that stands for an IPv4 one is that one."""
+
+def read_network(text: str) -> Network:
+    """An IPv6 address that stands for an IPv4 one is that one."""
     try:
         network = ip_network(text.strip(), strict=False)
     except ValueError:
@@ -72,4 +89,4 @@ def read_network(text: str) -> str:
             f"{network} is too large to block: a mask has /{shortest} or more.",
             code="INVALID_BLOCK",
         )
-    return str(network)
+    return network

@@ -1,16 +1,19 @@
 """From the names of files in a workflow to the files that are meant: the caller's own.
 
 A name may be that of an asset (the newest of it), an asset's id, the name that a job's graph has
-for one (`uploads/<hash>/<name>`), or `<job id>/<name> [output]` for what an earlier job made.
+for one (`uploads/<hash>/<name>`), `<job id>/<name> [output]` for what an earlier job made, or
+`<name> [temp]` for what was uploaded into that folder of ComfyUI's.
 Anywhere in a graph `{"__type": "core/ASSET", "info": {"id": …}}` stands for an asset.
 
 The files of the input folder itself, and of workers, belong to whoever runs the server: they are
-for its local user alone.
+for its local user alone. See `local_files`.
 """
 
+import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from comfyrail.access.principal import LOCAL_USER, Principal
@@ -18,12 +21,13 @@ from comfyrail.errors import AssetNotFound
 from comfyrail.ids import AssetId, JobId, TenantId
 from comfyrail.jobs.job import JobInput, Output
 from comfyrail.store.assets import Asset
-from comfyrail.usecases.asset_names import canonical_name, read_canonical
+from comfyrail.usecases.asset_names import INPUT, canonical_name, folder_of, read_canonical
+from comfyrail.usecases.local_files import absent_file, files_in
 from comfyrail.validation.findings import Finding
 from comfyrail.workflow.catalog import NodeCatalog
 from comfyrail.workflow.file_inputs import FileInput, file_inputs
 from comfyrail.workflow.graph import Node, Workflow, is_link
-from comfyrail.workflow.nearest import shown
+from comfyrail.workflow.nearest import Suggestions, shown
 
 ASSET_TYPE = "core/ASSET"
 MOST_FILES = 1000
@@ -106,8 +110,10 @@ def find_references(workflow: Workflow, catalog: NodeCatalog) -> References:
 
 
 class FileBinder:
-    def __init__(self, store: AssetFinder) -> None:
+    def __init__(self, store: AssetFinder, input_folder: Path | None = None) -> None:
+        """`input_folder`: whose files the local user may name too."""
         self._store = store
+        self._input_folder = input_folder
 
     async def bind(self, principal: Principal, workflow: Workflow, references: References) -> Bound:
         """Every fault is a finding; nothing is written."""
@@ -115,6 +121,7 @@ class FileBinder:
         is_owner = principal.tenant == LOCAL_USER.tenant
         known = _Known(self._store, principal.tenant)
         typed = {(each.node_id, each.input) for each in references.assets}
+        unknown: list[FileInput] = []
         await self._bind_typed(known, workflow, references.assets, binding)
         for each in references.files[:MOST_FILES]:
             if (each.node_id, each.input) in typed:
@@ -122,13 +129,27 @@ class FileBinder:
             found = await known.by_text(each.value) if isinstance(each.value, str) else None
             if found is not None and not each.is_folder:
                 binding.set(each.node_id, each.input, found)
-            elif not is_owner and _names_something(each.value):
+            elif is_owner:
+                unknown.append(each)
+            elif _names_something(each.value):
                 binding.findings.append(_missing_file(each, workflow.nodes[each.node_id]))
+        if unknown:
+            binding.findings += await self._absent(workflow, unknown)
         if len(references.files) > MOST_FILES:
             binding.findings.append(_too_many(len(references.files)))
         if binding.changes:
             workflow = workflow.with_inputs(binding.changes)
         return Bound(workflow, binding.findings, tuple(binding.inputs.values()))
+
+    async def _absent(self, workflow: Workflow, files: Sequence[FileInput]) -> list[Finding]:
+        """What the local user has named and nobody has."""
+        present: frozenset[str] = frozenset()
+        if self._input_folder is not None:
+            names = [each.value for each in files if isinstance(each.value, str)]
+            present = await asyncio.to_thread(files_in, self._input_folder, names)
+        near = Suggestions()
+        found = (absent_file(each, workflow.nodes[each.node_id], present, near) for each in files)
+        return [each for each in found if each is not None]
 
     async def _bind_typed(
         self,
@@ -171,8 +192,11 @@ class _Known:
 
     async def _look_up(self, text: str) -> JobInput | None:
         marked = _MARKED.fullmatch(text)
-        name, folder = (marked[1], marked[2]) if marked else (text, "input")
-        if folder != "input":
+        name, folder = (marked[1], marked[2]) if marked else (text, INPUT)
+        if folder != INPUT:
+            uploaded = await self._store.find_asset_by_name(self._tenant, folder_of(folder) + name)
+            if uploaded is not None:
+                return _input_of(uploaded)
             return await self._output(name, is_temporary=folder == "temp")
         canonical = read_canonical(name)
         if canonical is not None:

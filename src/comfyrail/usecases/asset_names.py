@@ -11,15 +11,33 @@ from comfyrail.validation.urls import is_url
 
 FOLDER = "uploads"
 """Of the input folder: where the files of jobs lie, by their content."""
+INPUT = "input"
+"""ComfyUI's folder of files that nodes load; its others are `output` and `temp`."""
 HASH_LETTERS = 32
 LONGEST_PART = 255
 MOST_PARTS = 4
 NO_NAME = "file"
 
 _CANONICAL = re.compile(rf"{FOLDER}/([0-9a-f]{{{HASH_LETTERS}}})/([^/]+)")
+_OTHER_FOLDER = re.compile(r"\[(?:input|output|temp)\]/")
 _FOLDER_MARK = re.compile(r"\[(?:input|output|temp)\]$")
 _REFUSED_CATEGORIES = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _REVERSING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def folder_of(kind: str) -> str:
+    """Where a file of one of ComfyUI's folders is kept: those of `input` have plain names."""
+    return "" if kind == INPUT else f"[{kind}]/"
+
+
+def plain_name(name: str) -> str:
+    """The name within its folder."""
+    found = _OTHER_FOLDER.match(name)
+    return name[found.end() :] if found else name
+
+
+def is_input_name(name: str) -> bool:
+    return _OTHER_FOLDER.match(name) is None
 
 
 def check_name(name: str) -> str:
@@ -58,6 +76,7 @@ def _fault(name: str) -> str | None:
         "a part of it is empty, or only dots": not all(part.strip(" .") for part in parts),
         f"the server uses names in '{FOLDER}/' itself": _CANONICAL.fullmatch(name) is not None,
         "it ends with the name of a folder in brackets": _FOLDER_MARK.search(name) is not None,
+        "it begins with the name of a folder in brackets": not is_input_name(name),
         "it is a URL": is_url(name),
     }
     found = next((reason for reason, holds in reasons.items() if holds), None)

@@ -5,11 +5,12 @@ import base64
 import binascii
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
+from comfyrail.access.permissions import Permission
 from comfyrail.access.principal import Principal
 from comfyrail.clock import Clock, Instant, after
 from comfyrail.errors import (
@@ -23,15 +24,16 @@ from comfyrail.errors import (
 )
 from comfyrail.ids import AssetId, JobId, OutputId, TenantId, new_asset_id
 from comfyrail.jobs.job import Output
+from comfyrail.jobs.quotas import StorageRoom
 from comfyrail.network.outgoing import OutgoingHttp, OutgoingLimits, OutgoingStream
 from comfyrail.network.urls import without_secrets
 from comfyrail.results.blobs import StoredBlob
 from comfyrail.results.sniffing import HEAD_BYTES, Claims, detect, refine
 from comfyrail.store.assets import AddedAsset, Asset, AssetPage, AssetStore, KnownContent, SameName
 from comfyrail.usecases.asset_intake import Intake, UploadRules, check_picture, file_too_large
-from comfyrail.usecases.asset_names import NO_NAME, check_name
+from comfyrail.usecases.asset_names import NO_NAME, check_name, is_input_name
 from comfyrail.usecases.policies import Policies
-from comfyrail.validation.urls import allows_host, find_url_fault
+from comfyrail.validation.urls import UrlFault, allows_host, find_url_fault
 
 SHORTEST_LIFE = 60.0
 LONGEST_LIFE = 604_800.0
@@ -44,7 +46,7 @@ _BLAKE3 = re.compile(r"(?:blake3:)?([0-9a-f]{64})")
 _DATA_URL = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,", re.IGNORECASE)
 
 
-Admit = Callable[[Principal], Awaitable[object]]
+RoomOf = Callable[[Principal], Awaitable[StorageRoom | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +89,12 @@ class Assets:
         rules: UploadRules | None = None,
         *,
         refuse_new_work: Callable[[], None] = lambda: None,
-        admit: Admit | None = None,
+        room_of: RoomOf | None = None,
     ) -> None:
-        """`refuse_new_work` raises while nothing new can be kept, `admit` for a caller who keeps
-        as much as she may already.
+        """`refuse_new_work` raises while nothing new can be kept, `room_of` says how much a caller
+        may keep.
         """
-        self._admit = admit
+        self._room_of = room_of
         self._store = store
         self._blobs = blobs
         self._clock = clock
@@ -113,15 +115,20 @@ class Assets:
         expected_sha256: str | None = None,
         same_name: SameName = "keep_both",
         asset_id: AssetId | None = None,
+        announced: int = 1,
+        folder: str = "",
     ) -> Received:
         """Keep a file; when this returns it is on disk. What the bytes are decides its type.
 
-        With an `asset_id` that is there already: that asset, as it is.
+        With an `asset_id` that is there already: that asset, as it is. `announced`: so many bytes
+        will come, as was said; one that has no room is refused before them. `folder`: one of ours
+        in which it is kept, of which no message tells; with a slash at its end.
         """
-        await self._let_in(principal)
+        room = await self.let_in(principal, announced, same_name)
         check_name(name)
         expires_at = self.expiry(expires_in)
-        intake = Intake(chunks, Claims(name, content_type), self.rules)
+        within = chunks if room is None else _within(chunks, room, same_name)
+        intake = Intake(within, Claims(name, content_type), self.rules)
         blob = await self._blobs.save(aiter(intake))
         try:
             _check_hash("BLAKE3", expected_blake3, blob.blake3)
@@ -132,8 +139,8 @@ class Assets:
             self._blobs.settle([blob.key], are_kept=False)
             raise
         content = _content_of(blob, intake.content_type)
-        asset = self._asset(principal, name, content, expires_at, asset_id)
-        added = await self._add(asset, same_name)
+        asset = self._asset(principal, folder + name, content, expires_at, asset_id)
+        added = await self._add(asset, same_name, room)
         return Received(added.asset, known is None, added.is_new)
 
     async def from_url(
@@ -146,13 +153,13 @@ class Assets:
         same_name: SameName = "keep_both",
     ) -> Received:
         """Fetch it, from domains that the tenant's policy allows and addresses that are public."""
-        await self._let_in(principal)
+        await self.let_in(principal)
         policy = self._policies.of(principal.tenant)
         fault = find_url_fault(url, policy)
         shown = without_secrets(url)[:200]
         if fault is not None:
             raise RequestError(
-                f"{shown} may not be fetched. {fault.text}",
+                f"{shown} may not be fetched. {fault.text}{_advice(fault)}",
                 code="UNAUTHORIZED_DOMAIN",
                 details={"reason": fault.reason, "domain": fault.domain},
             )
@@ -196,6 +203,7 @@ class Assets:
         content_type: str | None = None,
         expires_in: float | None = None,
         same_name: SameName = "keep_both",
+        folder: str = "",
     ) -> Received:
         """The bytes as Base64, or as a data: URL."""
         content, declared = await asyncio.to_thread(_decode, text)
@@ -206,6 +214,7 @@ class Assets:
             content_type=content_type or declared,
             expires_in=expires_in,
             same_name=same_name,
+            folder=folder,
         )
 
     async def from_output(
@@ -219,19 +228,20 @@ class Assets:
         same_name: SameName = "keep_both",
     ) -> Received:
         """What an earlier job made, without its bytes being kept twice."""
+        principal.check_may(Permission.JOBS_READ)
         file = (await self._store.get_output(principal.tenant, job_id, output_id)).file
         path = self._blobs.path_of(file.blob_key)
         name = check_name(name or file.filename)
-        await self._let_in(principal)
+        room = await self.let_in(principal, file.size, same_name)
         expires_at = self.expiry(expires_in)
         found = refine(await asyncio.to_thread(_type_of, path), Claims(name))
         if file.blake3 is None:  # of an earlier version: nobody knows its bytes by that hash
             content = _content_of(await self._blobs.save(read_file(path)), found)
             asset = self._asset(principal, name, content, expires_at)
-            added = await self._add(asset, same_name)
+            added = await self._add(asset, same_name, room)
             return Received(added.asset, is_new_blob=False, is_new=added.is_new)
         content = KnownContent(found, file.size, file.sha256, file.blake3, file.blob_key)
-        return await self._add_known(principal, content, name, expires_at, same_name)
+        return await self._add_known(principal, content, name, expires_at, same_name, room)
 
     async def from_hash(
         self,
@@ -253,9 +263,9 @@ class Assets:
                 code="BLOB_NOT_FOUND",
                 details={"blake3": blake3},
             )
-        await self._let_in(principal)
+        room = await self.let_in(principal, content.size, same_name)
         expires_at = self.expiry(expires_in)
-        return await self._add_known(principal, content, name, expires_at, same_name)
+        return await self._add_known(principal, content, name, expires_at, same_name, room)
 
     async def has_hash(self, principal: Principal, blake3: str) -> bool:
         found = _BLAKE3.fullmatch(blake3)
@@ -268,17 +278,23 @@ class Assets:
         return await self._store.get_asset(principal.tenant, asset_id)
 
     async def list(
-        self, principal: Principal, after: AssetId | None = None, limit: int = 50
+        self,
+        principal: Principal,
+        after: AssetId | None = None,
+        limit: int = 50,
+        name: str | None = None,
     ) -> AssetPage:
-        """Newest first."""
-        return await self._store.list_assets(principal.tenant, after, limit)
+        """Newest first; all, or those of this name."""
+        return await self._store.list_assets(principal.tenant, after, limit, name)
 
     async def find_by_name(self, principal: Principal, name: str) -> Asset | None:
         """The newest of this name."""
         return await self._store.find_asset_by_name(principal.tenant, name)
 
     async def names(self, principal: Principal) -> Sequence[str]:
-        return await self._store.list_asset_names(principal.tenant, MOST_NAMES)
+        """Of the files that nodes may be offered."""
+        found = await self._store.list_asset_names(principal.tenant, MOST_NAMES)
+        return [name for name in found if is_input_name(name)]
 
     async def delete(self, principal: Principal, asset_id: AssetId) -> None:
         """Raises Conflict while a job that has not ended uses it."""
@@ -303,10 +319,18 @@ class Assets:
             )
         return after(self._clock.now(), expires_in)
 
-    async def _let_in(self, principal: Principal) -> None:
+    async def let_in(
+        self, principal: Principal, size: int = 1, same_name: SameName = "keep_both"
+    ) -> StorageRoom | None:
+        """What the caller may keep; None: as much as she likes. Raises for one who may give no
+        files, or has no room for so many bytes.
+        """
+        principal.check_may(Permission.ASSETS_WRITE)
         self._refuse_new_work()
-        if self._admit is not None:
-            await self._admit(principal)
+        room = None if self._room_of is None else await self._room_of(principal)
+        if room is not None:
+            _room_for(room, same_name).check(size)
+        return room
 
     def _asset(
         self,
@@ -336,15 +360,21 @@ class Assets:
         name: str,
         expires_at: Instant | None,
         same_name: SameName,
+        room: StorageRoom | None,
     ) -> Received:
         asset = self._asset(principal, name, content, expires_at)
-        added = await self._store.add_asset(asset, same_name, is_known_content=True)
+        added = await self._store.add_asset(
+            asset, same_name, is_known_content=True, most_bytes=room.limit if room else None
+        )
         self._blobs.doubt(added.freed)
         return Received(added.asset, is_new_blob=False, is_new=added.is_new)
 
-    async def _add(self, asset: Asset, same_name: SameName) -> AddedAsset:
+    async def _add(self, asset: Asset, same_name: SameName, room: StorageRoom | None) -> AddedAsset:
         """Write down what was saved. That happens even if nobody waits for it any more."""
-        adding = asyncio.ensure_future(self._store.add_asset(asset, same_name))
+        most_bytes = room.limit if room else None
+        adding = asyncio.ensure_future(
+            self._store.add_asset(asset, same_name, most_bytes=most_bytes)
+        )
 
         def settle(done: "asyncio.Future[AddedAsset]") -> None:
             is_kept = not done.cancelled() and done.exception() is None
@@ -362,6 +392,23 @@ class Assets:
             most = self._policies.of(principal.tenant).limits.max_image_pixels
             path = self._blobs.path_of(key)
             await asyncio.to_thread(check_picture, path, content_type, name, most)
+
+
+def _room_for(room: StorageRoom, same_name: SameName) -> StorageRoom:
+    """What a file replaces makes room for it: how much that is, the store knows."""
+    return replace(room, used=0) if same_name == "replace" else room
+
+
+async def _within(
+    chunks: AsyncIterator[bytes], room: StorageRoom, same_name: SameName
+) -> AsyncIterator[bytes]:
+    """The chunks, as long as there is room for them."""
+    room = _room_for(room, same_name)
+    size = 0
+    async for chunk in chunks:
+        size += len(chunk)
+        room.check(size)
+        yield chunk
 
 
 async def read_file(path: Path) -> AsyncIterator[bytes]:
@@ -422,6 +469,12 @@ def _plain_hash(blake3: str) -> str:
             "A BLAKE3 hash has 64 hexadecimal digits in small letters.", code="INVALID_HASH"
         )
     return found[1]
+
+
+def _advice(fault: UrlFault) -> str:
+    if fault.reason != "domain":
+        return ""
+    return " Whoever runs the server adds it to COMFYRAIL_ALLOWED_DOMAINS."
 
 
 def _name_in(url: str) -> str | None:

@@ -26,7 +26,7 @@ from comfyrail.usecases.policies import Policies
 from comfyrail.validation.context import ALL_STAGES, ERROR_STAGES, ValidationContext
 from comfyrail.validation.findings import Stage
 from comfyrail.validation.fleet_fit import WorkerFit, fleet_report
-from comfyrail.validation.limits import EXAMINED_NODES
+from comfyrail.validation.limits import EXAMINED_NODES, check_node_count
 from comfyrail.validation.policy import SecurityPolicy
 from comfyrail.validation.url_check import UrlProbe, check_urls
 from comfyrail.validation.validate import unchecked_stages
@@ -35,6 +35,7 @@ from comfyrail.workflow.catalog import NodeCatalog
 from comfyrail.workflow.editor.reading import is_editor_format
 from comfyrail.workflow.editor.strict_json import read_json
 from comfyrail.workflow.graph import Workflow
+from comfyrail.workflow.node_count import count_many_nodes
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -294,8 +295,22 @@ _Drafted = tuple[Draft, References] | Examination
 
 
 def _draft(given: _Given, context: ValidationContext) -> _Drafted:
+    too_long = _far_too_long(given, context)
+    if too_long is not None:
+        return too_long
     source = _read(given)
     return source if isinstance(source, Examination) else _draft_of(source, context, given)
+
+
+def _far_too_long(given: _Given, context: ValidationContext) -> Examination | None:
+    """What `validate` says of so many nodes too, before they are read."""
+    nodes = count_many_nodes(given.text or b"", EXAMINED_NODES)
+    if nodes is None or "security" not in context.stages:
+        return None
+    found = check_node_count(nodes, context.policy.limits)
+    if not found:
+        return None
+    return Examination(None, found, unchecked=unchecked_stages(found, context.stages))
 
 
 def _draft_of(source: Source, context: ValidationContext, given: _Given) -> _Drafted:

@@ -7,7 +7,8 @@ was away, a few minutes long.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from comfyrail.access.principal import Principal
@@ -65,6 +66,7 @@ class ComfyuiFeeds:
         self._clock = clock
         self._told: OrderedDict[JobId, None] = OrderedDict()
         """Jobs of whose end their client has been told."""
+        self._counts: dict[TenantId, _OpenJobs] = {}
 
     def announce(self, tenant: TenantId, client_id: str) -> None:
         """The client has a new job."""
@@ -72,8 +74,65 @@ class ComfyuiFeeds:
 
     async def run(self, principal: Principal, client_id: str, listener: Listener) -> None:
         """Until it is cancelled."""
-        feed = _Feed(self._store, self._previews, self._clock, self._told, listener)
-        await feed.run(principal.tenant, client_id)
+        with self._count_of(principal.tenant) as counts:
+            feed = _Feed(self._store, self._previews, self._clock, self._told, listener, counts)
+            await feed.run(principal.tenant, client_id)
+
+    @contextmanager
+    def _count_of(self, tenant: TenantId) -> Iterator["_OpenJobs"]:
+        """One for all sockets of a tenant, for as long as there are any."""
+        counts = self._counts.setdefault(tenant, _OpenJobs(self._store, tenant))
+        counts.users += 1
+        try:
+            yield counts
+        finally:
+            counts.users -= 1
+            if not counts.users:
+                counts.stop()
+                del self._counts[tenant]
+
+
+class _OpenJobs:
+    """How many jobs of a tenant are open: counted when something has happened in the queue, at most
+    every COUNT_SECONDS, however many want to know.
+    """
+
+    def __init__(self, store: Store, tenant: TenantId) -> None:
+        self._store = store
+        self._tenant = tenant
+        self._looking: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self.latest: int | None = None
+        self.users = 0
+
+    async def other_than(self, known: int | None) -> int:
+        """Waits until the count is another."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look(), name=f"open-jobs-{self._tenant}")
+        while self.latest is None or self.latest == known:
+            await self._changed.wait()
+        return self.latest
+
+    def stop(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+
+    async def count(self) -> int | None:
+        try:
+            return await self._store.count_open_jobs(self._tenant)
+        except StoreUnavailable:
+            return None
+
+    async def _look(self) -> None:
+        with self._store.signals.subscribe(QUEUE, WORKERS) as news:
+            while True:
+                count = await self.count()
+                if count is not None and count != self.latest:
+                    self.latest = count
+                    self._changed.set()
+                    self._changed = asyncio.Event()
+                await news.wait()
+                await asyncio.sleep(COUNT_SECONDS)
 
 
 class _Feed:
@@ -86,7 +145,9 @@ class _Feed:
         clock: Clock,
         told: OrderedDict[JobId, None],
         listener: Listener,
+        counts: _OpenJobs,
     ) -> None:
+        self._counts = counts
         self._store = store
         self._previews = previews
         self._clock = clock
@@ -115,22 +176,11 @@ class _Feed:
         """What else happens in the queue: of the client's jobs some may have begun that are not
         followed yet.
         """
-        last = -1
-        with self._store.signals.subscribe(QUEUE, WORKERS) as news:
-            while True:
-                count = await self._count()
-                if count is not None and count != last:
-                    last = count
-                    self._listener.open_jobs(count)
-                    await self._look(group)
-                await news.wait()
-                await asyncio.sleep(COUNT_SECONDS)
-
-    async def _count(self) -> int | None:
-        try:
-            return await self._store.count_open_jobs(self._tenant)
-        except StoreUnavailable:
-            return None
+        known: int | None = None
+        while True:
+            known = await self._counts.other_than(known)
+            self._listener.open_jobs(known)
+            await self._look(group)
 
     async def _look(self, group: asyncio.TaskGroup) -> None:
         try:
@@ -191,7 +241,7 @@ class _Feed:
         if not event.type.is_final:
             await self._listener.tell(job, event, None)
             return
-        await self._listener.tell(job, event, await self._count())
+        await self._listener.tell(job, event, await self._counts.count())
         _remember(self._told, job.id)
 
     async def _show_previews(self, job: Job) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from comfyrail.access.permissions import Permission
 from comfyrail.access.principal import Principal
 from comfyrail.errors import WorkerError, WorkerProtocolError
 from comfyrail.fleet.comfyui.decoding import decode_reply
@@ -66,7 +67,8 @@ class ComfyuiFleet:
         own: what others have on the workers is not the caller's business.
         """
         described = await self._describe()
-        names = await self._assets.names(principal)
+        may_see = principal.may(Permission.ASSETS_READ)
+        names = await self._assets.names(principal) if may_see else ()
         if name is not None:
             entry = described.uploading.get(name)
             one = described.encoded.get(name, b"") if entry is None else b""

@@ -1,12 +1,13 @@
 """Settings and files that ComfyUI's editor keeps for its user: texts of the tenant."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from comfyrail.access.principal import Principal
 from comfyrail.errors import Conflict, MalformedRequest, PayloadTooLarge
+from comfyrail.jobs.quotas import StorageRoom
 from comfyrail.store.interface import Document, Store
 
 SETTINGS = "comfyui/settings"
@@ -18,12 +19,16 @@ LONGEST_PATH = 500
 FILES_A_READ = 1000
 TRIES = 5
 
+RoomOf = Callable[[Principal], Awaitable[StorageRoom | None]]
+
 _decode_settings = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class ComfyuiUserdata:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, room_of: RoomOf | None = None) -> None:
+        """`room_of`: what a caller may keep of everything."""
         self._store = store
+        self._room_of = room_of
 
     async def settings(self, principal: Principal) -> Mapping[str, Any]:
         found = await self._store.get_document(principal.tenant, SETTINGS, ALL_SETTINGS)
@@ -39,7 +44,12 @@ class ComfyuiUserdata:
                 raise PayloadTooLarge("The settings take more than 1 MiB.")
             try:
                 await self._store.put_document(
-                    principal.tenant, SETTINGS, ALL_SETTINGS, content, found.version if found else 0
+                    principal.tenant,
+                    SETTINGS,
+                    ALL_SETTINGS,
+                    content,
+                    found.version if found else 0,
+                    most_bytes=await self._most_bytes(principal),
                 )
             except Conflict:
                 continue
@@ -67,7 +77,12 @@ class ComfyuiUserdata:
             raise PayloadTooLarge(f"A file has {LARGEST_FILE >> 20} MiB at most.")
         name = check_path(path)
         await self._store.put_document(
-            principal.tenant, FILES, name, content, None if overwrite else 0
+            principal.tenant,
+            FILES,
+            name,
+            content,
+            None if overwrite else 0,
+            most_bytes=await self._most_bytes(principal),
         )
         saved = await self._store.get_document(principal.tenant, FILES, name)
         if saved is None:
@@ -86,6 +101,10 @@ class ComfyuiUserdata:
         moved = await self.save(principal, target, found.content, overwrite=overwrite)
         await self._store.delete_document(principal.tenant, FILES, found.name)
         return moved
+
+    async def _most_bytes(self, principal: Principal) -> int | None:
+        room = await self._room_of(principal) if self._room_of is not None else None
+        return None if room is None else room.limit
 
     async def delete(self, principal: Principal, path: str) -> bool:
         return await self._store.delete_document(principal.tenant, FILES, check_path(path))

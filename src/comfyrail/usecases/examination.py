@@ -98,7 +98,7 @@ def judge(draft: Draft, context: ValidationContext) -> Examination:
     """The second half. What is missing in a place goes before all that is wrong there."""
     found = validate(draft.workflow, context)
     if draft.missing:
-        places = {each.path for each in draft.missing}
+        places = {each.path for each in draft.missing if each.severity == "error"}
         found = [*draft.missing, *(each for each in found if each.path not in places)]
     return Examination(
         draft.workflow,

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from comfyrail.access.permissions import Permission
 from comfyrail.access.principal import Principal
 from comfyrail.errors import InvalidWorkflow, MalformedRequest
 from comfyrail.ids import AssetId
@@ -20,7 +21,7 @@ from comfyrail.usecases.asset_names import canonical_name, check_name
 from comfyrail.usecases.assets import Assets, read_file
 from comfyrail.workflow.editor.strict_json import read_json
 
-FOLDER = "given"
+FOLDER = "given/"
 KEPT_SECONDS = 86_400.0
 MOST_FILES = 100
 SMALL_TEXT = 1 << 16
@@ -39,23 +40,24 @@ class GivenFiles:
     async def from_base64(self, principal: Principal, name: str, text: str) -> str:
         """Base64, or a `data:` URL."""
         received = await self._assets.from_base64(
-            principal, text, name=_kept_name(name), expires_in=KEPT_SECONDS
+            principal, text, name=_last(name), expires_in=KEPT_SECONDS, folder=FOLDER
         )
         return _name_of(received.asset)
 
     async def from_file(self, principal: Principal, name: str, path: Path) -> str:
         """A file of the server that the caller may read."""
         received = await self._assets.receive(
-            principal, read_file(path), name=_kept_name(name), expires_in=KEPT_SECONDS
+            principal, read_file(path), name=_last(name), expires_in=KEPT_SECONDS, folder=FOLDER
         )
         return _name_of(received.asset)
 
     async def from_asset(self, principal: Principal, asset_id: AssetId) -> str:
+        principal.check_may(Permission.ASSETS_READ)
         return _name_of(await self._assets.get(principal, asset_id))
 
 
-def _kept_name(name: str) -> str:
-    return f"{FOLDER}/{PurePosixPath(check_name(name)).name}"
+def _last(name: str) -> str:
+    return PurePosixPath(check_name(name)).name
 
 
 def _name_of(asset: Asset) -> str:

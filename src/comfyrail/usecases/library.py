@@ -6,6 +6,7 @@ from typing import Any, BinaryIO
 
 from msgspec import UNSET, UnsetType
 
+from comfyrail.access.permissions import Permission
 from comfyrail.access.principal import Principal
 from comfyrail.errors import (
     InvalidLibraryEntry,
@@ -86,7 +87,10 @@ class Library:
         return await self._library.in_thread(_describe, stored, self._catalog())
 
     async def find(self, principal: Principal, workflow_id: str) -> FoundWorkflow:
-        """What `name` or `name@version` means, read when it is asked for."""
+        """What `name` or `name@version` means, read when it is asked for. Raises Forbidden for one
+        who may not read the library, by whatever way she asks.
+        """
+        principal.check_may(Permission.LIBRARY_READ)
         name, version = split_reference(workflow_id)
         stored = await self._library.read(principal.tenant, name, version, RUNNABLE_FILES)
         return await self._library.in_thread(_open, stored)

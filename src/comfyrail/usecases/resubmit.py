@@ -7,7 +7,7 @@ import msgspec
 
 from comfyrail.access.principal import Principal
 from comfyrail.errors import Conflict
-from comfyrail.ids import JobId
+from comfyrail.ids import JobId, WorkerId
 from comfyrail.jobs.job import IdempotencyKey, Job, Origin
 from comfyrail.jobs.priority import QueueClass
 from comfyrail.store.interface import JobWishes, Store
@@ -67,6 +67,7 @@ class ResubmitJob:
             is_batch=job.queue_class is QueueClass.BATCH,
             idempotency=idempotency,
             origin=Origin(surface, job_id),
+            worker=WorkerId(needs.worker) if needs.worker else None,
         )
         return await self._submit(principal, submission)
 

@@ -1,9 +1,10 @@
 """Bringing the outputs of a run to the folder that it was asked for. Once, whatever happens."""
 
 import asyncio
-import hashlib
+import contextlib
 import os
 import shutil
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -19,8 +20,10 @@ CHUNK = 1 << 20
 
 
 class OutputFetcher:
-    """Names are decided first and written down by the caller; a file that is there already under
-    its name, with the same bytes, is not written again. What others have there stays.
+    """Names are decided first and written down by the caller. A file that is brought keeps a second
+    name, hidden and known by its output, until the caller has written down that it is there: so
+    after a break it is known as the run's own, whatever bytes other runs have brought. What others
+    have there stays.
     """
 
     def __init__(self, folders: RunFolders, path_of: Callable[[str], Path]) -> None:
@@ -38,6 +41,10 @@ class OutputFetcher:
         """Write one file; when this returns it is on disk. False: somebody else has the name."""
         return await asyncio.to_thread(self._bring, tenant, folder, output, name)
 
+    async def settle(self, tenant: TenantId, folder: Path, outputs: Sequence[Output]) -> None:
+        """Take the hidden names away of those that are written down as brought."""
+        await asyncio.to_thread(self._settle, tenant, folder, outputs)
+
     def _plan(self, tenant: TenantId, folder: Path, outputs: Sequence[Output]) -> list[FetchedFile]:
         self._open(tenant, folder)
         taken = {path.name for path in folder.iterdir()}
@@ -50,28 +57,38 @@ class OutputFetcher:
 
     def _bring(self, tenant: TenantId, folder: Path, output: Output, name: str) -> bool:
         self._open(tenant, folder)
-        target = folder / name
-        if target.is_symlink() or target.exists():
-            return _has_bytes(target, output)
-        part = folder / f".{output.file.id}.part"
+        target, part = folder / name, _hidden(folder, output)
+        if os.path.lexists(target):
+            return _is_same_file(target, part)
         part.unlink(missing_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:
-            with (
-                self._path_of(output.file.blob_key).open("rb") as source,
-                os.fdopen(os.open(part, flags, 0o644), "wb") as file,
-            ):
-                shutil.copyfileobj(source, file, CHUNK)
-                file.flush()
-                os.fsync(file.fileno())
-            try:
-                os.link(part, target)  # unlike a rename it replaces nothing
-            except FileExistsError:
-                return _has_bytes(target, output)
-            sync_folder(folder)
-            return True
-        finally:
+            self._write(part, output)
+        except BaseException:
             part.unlink(missing_ok=True)
+            raise
+        try:
+            os.link(part, target)  # unlike a rename it replaces nothing
+        except FileExistsError:
+            part.unlink(missing_ok=True)
+            return False
+        sync_folder(folder)
+        return True
+
+    def _write(self, part: Path, output: Output) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with (
+            self._path_of(output.file.blob_key).open("rb") as source,
+            os.fdopen(os.open(part, flags, 0o644), "wb") as file,
+        ):
+            shutil.copyfileobj(source, file, CHUNK)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _settle(self, tenant: TenantId, folder: Path, outputs: Sequence[Output]) -> None:
+        if self._folders.contains(tenant, folder):
+            for output in outputs:
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    _hidden(folder, output).unlink()
 
     def _open(self, tenant: TenantId, folder: Path) -> None:
         """Make the folder. Links may have come since it was allowed: it is looked at again."""
@@ -99,11 +116,14 @@ def free_name(filename: str, taken: set[str]) -> str:
     )
 
 
-def _has_bytes(path: Path, output: Output) -> bool:
-    if path.is_symlink() or not path.is_file() or path.stat().st_size != output.file.size:
+def _hidden(folder: Path, output: Output) -> Path:
+    return folder / f".{output.file.id}.part"
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    """Two names of one file; a link is none."""
+    try:
+        first, second = one.lstat(), other.lstat()
+    except OSError:
         return False
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest() == output.file.sha256
+    return stat.S_ISREG(first.st_mode) and os.path.samestat(first, second)

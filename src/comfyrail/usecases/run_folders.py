@@ -1,5 +1,6 @@
 """Folders of the server that runs may read from and write to."""
 
+import os
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,9 @@ from comfyrail.access.principal import Principal
 from comfyrail.errors import NotFound, PayloadTooLarge, RequestError
 from comfyrail.ids import TenantId
 
-LONGEST_PATH = 4096
+LONGEST_PATH = 4000
+LONGEST_PART = 240
+"""In bytes. A file system takes 255; names of files in it get a number."""
 
 
 class RunFolders:
@@ -23,8 +26,12 @@ class RunFolders:
     def folder(self, principal: Principal, text: str) -> Path:
         """Where files may be written; it need not be there yet."""
         path = self._find(principal, text, "output_dir")
-        if path.exists() and not path.is_dir():
-            raise _refused("output_dir", "it is a file")
+        there = next(each for each in (path, *path.parents) if os.path.lexists(each))
+        if not there.is_dir():
+            what = "it" if there == path else f"{there.name[:100]!r} on the way"
+            raise _refused("output_dir", f"{what} is a file")
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise _refused("output_dir", "the server may not write there")
         return path
 
     def file(self, principal: Principal, text: str, field: str, limit: int | None = None) -> Path:
@@ -46,9 +53,24 @@ class RunFolders:
             )
         return path
 
+    def is_named_by(self, principal: Principal, text: str) -> bool:
+        """Whether a text is a path and no Base64: one that begins with a folder for runs, or one
+        where there is a file.
+        """
+        if not self._folders or len(text) > LONGEST_PATH:
+            return False
+        try:
+            path = self._find(principal, text, "")
+            return Path(text).is_absolute() or path.is_file()
+        except (RequestError, OSError):
+            return False
+
     def contains(self, tenant: TenantId, path: Path) -> bool:
         """Whether a path, wherever its links lead now, is in one of the tenant's folders."""
-        resolved = path.resolve()
+        try:
+            resolved = path.resolve()
+        except (OSError, RuntimeError):  # links that lead in a circle
+            return False
         return any(resolved.is_relative_to(root) for root in self._roots(tenant))
 
     def _find(self, principal: Principal, text: str, field: str) -> Path:
@@ -59,14 +81,19 @@ class RunFolders:
                 code="RUN_FOLDERS_NOT_SET",
                 details={"field": field},
             )
-        if not text or len(text) > LONGEST_PATH or not text.isprintable():
+        if not text or not text.isprintable():
             raise _refused(field, "it is no path")
         given = Path(text)
+        if _is_too_long(given):
+            raise _refused(field, "it is too long")
         if ".." in given.parts:
             raise _refused(field, "it has '..' in it")
         roots = self._roots(principal.tenant)
         # One that is not absolute is in the first folder.
-        path = (given if given.is_absolute() else roots[0] / given).resolve()
+        try:
+            path = (given if given.is_absolute() else roots[0] / given).resolve()
+        except (OSError, RuntimeError) as error:
+            raise _refused(field, "its links lead in a circle") from error
         if not any(path.is_relative_to(root) for root in roots):
             raise _refused(field, "it is in none of the folders that this server allows you")
         return path
@@ -80,6 +107,12 @@ def folder_name(tenant: TenantId) -> str:
     """A tenant's name as one that a folder can have, and no other tenant's folder has."""
     quoted = quote(tenant, safe="")
     return quoted.replace(".", "%2E", 1) if quoted.startswith(".") else quoted
+
+
+def _is_too_long(path: Path) -> bool:
+    """For any file system: names and paths end somewhere."""
+    longest = max(len(os.fsencode(part)) for part in (*path.parts, ""))
+    return longest > LONGEST_PART or len(os.fsencode(path)) > LONGEST_PATH
 
 
 def _refused(field: str, why: str) -> RequestError:

@@ -17,7 +17,16 @@ from comfyrail.jobs.job import Job, Output
 from comfyrail.store.interface import Store
 from comfyrail.store.signals import FOLLOWED, job_topic
 from comfyrail.usecases.run_fetch import OutputFetcher, free_name
-from comfyrail.usecases.run_record import FETCHING, FetchedFile, RunRecord, RunState, read_record
+from comfyrail.usecases.run_record import (
+    FETCH_FAILED,
+    FETCHED,
+    FETCHING,
+    WAITING,
+    FetchedFile,
+    RunRecord,
+    RunState,
+    read_record,
+)
 from comfyrail.usecases.run_states import RunStates
 
 log = structlog.get_logger(__name__)
@@ -29,7 +38,8 @@ LONGEST_LOOK_SECONDS = 60.0
 FETCHES_AT_ONCE = 4
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 60.0
-MOST_TRIES = 20
+MOST_TRIES = 10
+"""With the pauses between them about four minutes."""
 
 
 class Cleaner(Protocol):
@@ -115,13 +125,20 @@ class RunKeeper:
         job = await self._follow(tenant, job_id, record)
         try:
             await self._fetch(job, record)
-        except (ComfyrailError, OSError) as error:
+        except Exception as error:
             await self._note_failure(job, record, _said(error), is_final=is_last_try)
             if not is_last_try:
                 raise
+            log.warning("run_not_fetched", run_id=job_id, error=_said(error))
         await self._clean_up(job, record)
-        await self._store.leave_job(job_id)
+        await self._leave(tenant, job_id)
         await self._states.prune(tenant)
+
+    async def _leave(self, tenant: TenantId, job_id: JobId) -> None:
+        await self._store.leave_job(job_id)
+        known = await self._states.find(tenant, job_id)
+        if known is not None and known.state.fetch.state == WAITING:
+            await self._store.follow_job(tenant, job_id)  # somebody has asked again meanwhile
 
     async def _follow(self, tenant: TenantId, job_id: JobId, record: RunRecord) -> Job:
         """Until the job has ended."""
@@ -151,35 +168,63 @@ class RunKeeper:
         kept = [output for output in outputs if not output.file.is_temporary]
         async with self._fetches:
             files = await self._planned(job, record, folder, kept)
-            for output in kept:
-                await self._bring(job, record, folder, output, files)
-        await self._states.change_fetch(job, record, lambda state: _mark(state, "done", None))
+            try:
+                for output in kept:
+                    await self._bring(job, record, folder, output, files)
+            except Exception:
+                await self._settle(job, record, folder, kept, files)
+                raise
+            await self._settle(job, record, folder, kept, files)
+        await self._states.change_fetch(job, record, lambda state: _mark(state, FETCHED, None))
 
     async def _planned(
         self, job: Job, record: RunRecord, folder: Path, outputs: list[Output]
-    ) -> dict[str, str]:
+    ) -> dict[str, FetchedFile]:
         """By output the name that it gets, as it is written down."""
         known = await self._states.find(job.tenant, job.id)
         files = known.state.fetch.files if known else []
         if {each.output_id for each in files} != {output.file.id for output in outputs}:
             files = await self._fetcher.plan(job.tenant, folder, outputs)
-        await self._write_plan(job, record, files)
-        return {each.output_id: each.filename for each in files}
+        planned = {each.output_id: each for each in files}
+        await self._write_plan(job, record, planned)
+        return planned
 
     async def _bring(
-        self, job: Job, record: RunRecord, folder: Path, output: Output, files: dict[str, str]
+        self,
+        job: Job,
+        record: RunRecord,
+        folder: Path,
+        output: Output,
+        files: dict[str, FetchedFile],
     ) -> None:
-        taken = set(files.values())
-        while not await self._fetcher.bring(job.tenant, folder, output, files[output.file.id]):
-            name = free_name(output.file.filename, taken)
-            taken.add(name)
-            files[output.file.id] = name
-            plan = [FetchedFile(output_id=key, filename=each) for key, each in files.items()]
-            await self._write_plan(job, record, plan)
+        file = files[output.file.id]
+        taken = {each.filename for each in files.values()}
+        while not file.is_written:
+            if await self._fetcher.bring(job.tenant, folder, output, file.filename):
+                file.is_written = True
+                return
+            file.filename = free_name(output.file.filename, taken)
+            taken.add(file.filename)
+            await self._write_plan(job, record, files)
 
-    async def _write_plan(self, job: Job, record: RunRecord, files: list[FetchedFile]) -> None:
+    async def _settle(
+        self,
+        job: Job,
+        record: RunRecord,
+        folder: Path,
+        outputs: list[Output],
+        files: dict[str, FetchedFile],
+    ) -> None:
+        """Write down what is there."""
+        await self._write_plan(job, record, files)
+        brought = [output for output in outputs if files[output.file.id].is_written]
+        await self._fetcher.settle(job.tenant, folder, brought)
+
+    async def _write_plan(
+        self, job: Job, record: RunRecord, files: dict[str, FetchedFile]
+    ) -> None:
         def plan(state: RunState) -> None:
-            state.fetch.files = files
+            state.fetch.files = list(files.values())
             _mark(state, FETCHING, None)
 
         await self._states.change_fetch(job, record, plan)
@@ -187,7 +232,7 @@ class RunKeeper:
     async def _note_failure(
         self, job: Job, record: RunRecord, message: str, *, is_final: bool
     ) -> None:
-        word = "failed" if is_final else "waiting"
+        word = FETCH_FAILED if is_final else WAITING
         await self._states.change_fetch(job, record, lambda state: _mark(state, word, message))
 
     async def _clean_up(self, job: Job, record: RunRecord) -> None:
@@ -205,7 +250,9 @@ def _mark(state: RunState, word: str, error: str | None) -> None:
     state.fetch.error = error
 
 
-def _said(error: ComfyrailError | OSError) -> str:
+def _said(error: Exception) -> str:
     if isinstance(error, ComfyrailError):
         return error.message
-    return f"{error.filename or 'A file'}: {error.strerror or 'it cannot be written'}."
+    if isinstance(error, OSError):
+        return f"{error.filename or 'A file'}: {error.strerror or 'it cannot be written'}."
+    return "Something went wrong inside the server; its log says more."

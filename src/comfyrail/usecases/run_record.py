@@ -11,6 +11,9 @@ SURFACE = "runs"
 AREA = "runs"
 
 FETCHING = "fetching"
+WAITING = "waiting"
+FETCHED = "done"
+FETCH_FAILED = "failed"
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -28,6 +31,8 @@ class FetchedFile(msgspec.Struct, kw_only=True):
     filename: str
     """In the folder. It is decided before the file is written: a server that dies in between
     finds it again."""
+    is_written: bool = False
+    """It is there: it is not brought once more."""
 
 
 class Fetch(msgspec.Struct, kw_only=True):
@@ -78,7 +83,7 @@ def read_state(content: bytes) -> RunState:
 
 def status_of(job: Job, record: RunRecord, fetch: Fetch) -> str:
     """A job that has ended is a run that has ended once its files are where they are wanted."""
-    if job.state.is_final and record.output_dir is not None and fetch.state in {"none", "waiting"}:
+    if job.state.is_final and record.output_dir is not None and fetch.state in {"none", WAITING}:
         return FETCHING
     if job.state.is_final and fetch.state == FETCHING:
         return FETCHING

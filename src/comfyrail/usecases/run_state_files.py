@@ -63,7 +63,7 @@ class RunStateFiles:
         finally:
             # What is left when the server stops: all states are in the store in any case.
             for (tenant, run_id), content in self._waiting.items():
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(Exception):
                     self._apply(tenant, run_id, content)
 
     async def _write_next(self) -> None:
@@ -72,8 +72,14 @@ class RunStateFiles:
             await asyncio.to_thread(self._apply, *key, content)
         except OSError as error:
             log.warning("run_state_not_written", run_id=key[1], error=error.strerror)
-            self._waiting.setdefault(key, content)
-            await asyncio.sleep(RETRY_SECONDS)
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self._put_again, key, content)
+        except Exception:  # one file must not end all others
+            log.exception("run_state_not_written", run_id=key[1])
+
+    def _put_again(self, key: tuple[TenantId, str], content: bytes | None) -> None:
+        """Unless there is something newer."""
+        self._waiting.setdefault(key, content)
+        self._news.set()
 
     def _apply(self, tenant: TenantId, run_id: str, content: bytes | None) -> None:
         folder = self._folder / folder_name(tenant)
@@ -101,14 +107,20 @@ class RunStateFiles:
             log.warning("run_states_not_read", folder=str(self._folder), error=error.strerror)
             return
         for tenant, path in found:
-            run_id = path.name.removesuffix(SUFFIX)
-            document = await self._store.get_document(tenant, AREA, run_id)
-            if document is None:
-                self.remove(tenant, run_id)
-                continue
-            content = as_file(KnownState(document.version, read_state(document.content)))
-            if await asyncio.to_thread(_read, path) != content:
-                self.put(tenant, run_id, content)
+            try:
+                await self._mend_file(tenant, path)
+            except Exception:  # one file must not end all others
+                log.exception("run_state_not_mended", file=str(path))
+
+    async def _mend_file(self, tenant: TenantId, path: Path) -> None:
+        """What has happened since the start is newer."""
+        run_id = path.name.removesuffix(SUFFIX)
+        document = await self._store.get_document(tenant, AREA, run_id)
+        wanted = None
+        if document is not None:
+            wanted = as_file(KnownState(document.version, read_state(document.content)))
+        if wanted is None or await asyncio.to_thread(_read, path) != wanted:
+            self._put_again((tenant, run_id), wanted)
 
     def _files(self) -> Iterator[tuple[TenantId, Path]]:
         if not self._folder.is_dir():
@@ -138,6 +150,6 @@ def _read(path: Path) -> bytes | None:
 def _is_whole(content: bytes) -> bool:
     try:
         state = json.loads(content)
-    except ValueError:  # UnicodeDecodeError is one too
+    except (ValueError, RecursionError, MemoryError):  # UnicodeDecodeError is the first too
         return False
     return isinstance(state, dict) and isinstance(state.get("version"), int)

@@ -1,6 +1,7 @@
 """Runs: a workflow on one certain worker, with its files from and to folders of the server."""
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,14 @@ import msgspec
 
 from comfyrail.access.permissions import Permission
 from comfyrail.access.principal import Principal
-from comfyrail.errors import Forbidden, MalformedRequest, NotReady, WorkerRefused
+from comfyrail.errors import (
+    Conflict,
+    Forbidden,
+    JobNotFound,
+    MalformedRequest,
+    NotReady,
+    WorkerRefused,
+)
 from comfyrail.fleet.view import WorkerView
 from comfyrail.ids import AssetId, JobId, WorkerId, new_uuid
 from comfyrail.jobs.job import IdempotencyKey, Origin, Output
@@ -21,7 +29,16 @@ from comfyrail.usecases.given_files import GivenFiles, check_count, renamed
 from comfyrail.usecases.jobs import Jobs, JobStatus
 from comfyrail.usecases.library import Library
 from comfyrail.usecases.run_folders import RunFolders
-from comfyrail.usecases.run_record import SURFACE, RunRecord, read_record, status_of
+from comfyrail.usecases.run_record import (
+    FETCH_FAILED,
+    FETCHED,
+    SURFACE,
+    WAITING,
+    RunRecord,
+    RunState,
+    read_record,
+    status_of,
+)
 from comfyrail.usecases.run_states import KnownState, RunStates
 from comfyrail.usecases.submit import Accepted, Submission, SubmitWorkflow
 from comfyrail.usecases.workers import NewWorker, Workers
@@ -30,7 +47,8 @@ WORKFLOW_LIMIT = 10 << 20
 LONGEST_NAME = 200
 CONNECT_SECONDS = 60.0
 UP = frozenset((WorkerStatus.IDLE, WorkerStatus.BUSY))
-LETTERS_OF_AN_ID = 36
+
+_ASSET_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +62,8 @@ class RunWish:
     workflow: bytes | None = None
     workflow_file: str | None = None
     input_images: Mapping[str, str] = field(default_factory=dict)
-    """By the names that the workflow has for them: a path, base64, a `data:` URL or the id of an
-    asset."""
+    """By the names that the workflow has for them: a `data:` URL, the id of an asset, a path (with
+    a dot in it, or of a folder or a file that is there), or Base64."""
     output_dir: str | None = None
     name: str | None = None
     idempotency: IdempotencyKey | None = None
@@ -147,6 +165,27 @@ class Runs:
         await self._jobs.cancel(principal, run_id)
         return await self.progress(principal, run_id)
 
+    async def fetch(self, principal: Principal, run_id: JobId) -> RunProgress:
+        """Bring the outputs to their folder after all, where that was given up."""
+        job = await self._store.get_job(principal.tenant, run_id)
+        if job.surface != SURFACE:
+            raise JobNotFound(f"There is no run {run_id}.", details={"execution_id": run_id})
+        record = read_record((await self._jobs.origin(principal, run_id)).data)
+        progress = await self.progress(principal, run_id)
+        state = progress.state
+        is_done = state is not None and state.state.fetch.state == FETCHED
+        if not job.state.is_final or record.output_dir is None or is_done:
+            raise Conflict(
+                f"There is nothing to fetch: the run is {progress.word}, and its output_dir "
+                f"{record.output_dir or 'was not given'}.",
+                code="NOTHING_TO_FETCH",
+                details={"status": progress.word},
+            )
+        await asyncio.to_thread(self._folders.folder, principal, record.output_dir)
+        await self.states.change_fetch(job, record, _wait_if_failed)
+        await self._store.follow_job(principal.tenant, run_id)
+        return await self.progress(principal, run_id)
+
     async def outputs(
         self, principal: Principal, run_id: JobId
     ) -> tuple[Sequence[Output], KnownState | None]:
@@ -170,13 +209,14 @@ class Runs:
         return {name: await self._image(principal, name, text) for name, text in images.items()}
 
     async def _image(self, principal: Principal, name: str, text: str) -> str:
-        if text.startswith("data:"):
+        if text[:5].lower() == "data:":
             return await self._files.from_base64(principal, name, text)
-        if "." in text:  # which Base64 never has
+        if _ASSET_ID.fullmatch(text):
+            return await self._files.from_asset(principal, AssetId(text))
+        # A dot is in no Base64; a '/' is.
+        if "." in text or await asyncio.to_thread(self._folders.is_named_by, principal, text):
             path = await asyncio.to_thread(self._folders.file, principal, text, "input_images")
             return await self._files.from_file(principal, name, path)
-        if len(text) == LETTERS_OF_AN_ID and "-" in text:
-            return await self._files.from_asset(principal, AssetId(text))
         return await self._files.from_base64(principal, name, text)
 
     async def _worker(self, principal: Principal, wish: RunWish) -> tuple[WorkerView, bool]:
@@ -207,6 +247,11 @@ class Runs:
             code="WORKER_NOT_READY",
             retry_after=5.0,
         )
+
+
+def _wait_if_failed(state: RunState) -> None:
+    if state.fetch.state == FETCH_FAILED:
+        state.fetch.state, state.fetch.error = WAITING, None
 
 
 def _check(wish: RunWish) -> None:

@@ -93,6 +93,7 @@ class UploadSessions:
             raise empty_file(name)
         if limit and size > limit:
             raise file_too_large(name, limit)
+        await self._assets.let_in(principal, size, same_name)
         known = await self._all()
         self._check_count(known, principal)
         await self._check_room(size)
@@ -220,6 +221,7 @@ class UploadSessions:
                 expected_sha256=record.sha256,
                 same_name=record.same_name,
                 asset_id=record.asset_id,
+                announced=record.size,
             )
         except RequestError:
             await self._forget(record)

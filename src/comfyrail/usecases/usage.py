@@ -9,7 +9,7 @@ from comfyrail.jobs.quotas import (
     JobQuota,
     MonthlyUsage,
     Quotas,
-    check_storage,
+    StorageRoom,
     end_of_month,
     month_of,
 )
@@ -40,10 +40,19 @@ class TenantUsage:
         where she keeps too much already.
         """
         quotas = await self._accounts.quotas_of(principal)
-        if quotas.storage_bytes is not None:
-            kept = await self._store.stored_bytes(principal.tenant)
-            check_storage(quotas.storage_bytes, kept)
+        room = await self._room(principal, quotas)
+        if room is not None:
+            room.check()
         return quotas.of_jobs
+
+    async def room_of(self, principal: Principal) -> StorageRoom | None:
+        """What she may keep; None: as much as she likes."""
+        return await self._room(principal, await self._accounts.quotas_of(principal))
+
+    async def _room(self, principal: Principal, quotas: Quotas) -> StorageRoom | None:
+        if quotas.storage_bytes is None:
+            return None
+        return StorageRoom(quotas.storage_bytes, await self._store.stored_bytes(principal.tenant))
 
     async def report(self, principal: Principal, months: int) -> UsageReport:
         now = self._clock.now()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Literal
 
 from comfyrail.errors import InvalidWorkflow, MalformedWorkflow, UnknownParameter
@@ -17,6 +17,7 @@ from comfyrail.workflow.values import CONVERSIONS, ValueFault, fit_value
 
 KEY_LIMIT = 500
 MOST_LISTED = 3
+MOST_TOLD = 12
 WRITTEN_TYPES = {*CONVERSIONS, COMBO, *ANY_TYPES, *DYNAMIC_TYPES}
 ERROR_OF_CODE: dict[str, type[InvalidWorkflow]] = {
     kind.code: kind for kind in (MalformedWorkflow, UnknownParameter)
@@ -76,6 +77,7 @@ class _Setting:
         self._catalog = catalog
         self._names = [each.name for each in declared]
         self._suggestions = Suggestions()
+        self._is_told = False
         # By port: thousands of declared choices may meet thousands of its own, many times.
         self._known_choices: dict[int, set[Any] | None] = {}
         self._findings: list[dict[str, Any]] = []
@@ -239,7 +241,23 @@ class _Setting:
         beside = self._names if kind == "parameter" else self._by_title
         known = chain(beside, _all_targets(workflow, catalog))
         meant = self._suggestions.near(key, known) or self._inputs_near(key)
-        return f"No node is meant by the {kind} '{key}'.{did_you_mean(meant)}"
+        said = did_you_mean(meant) or (self._what_there_is() if kind == "parameter" else "")
+        return f"No node is meant by the {kind} '{key}'.{said}"
+
+    def _what_there_is(self) -> str:
+        """A sentence of what can be set, told once: the caller may err a thousand times."""
+        if self._is_told:
+            return ""
+        self._is_told = True
+        values = (
+            f"{node.title or node.id}.{name}"
+            for node in self._workflow.nodes.values()
+            for name, value in node.inputs.items()
+            if not is_link(value)
+        )
+        found = [shown(name) for name in islice(chain(self._names, values), MOST_TOLD + 1)]
+        named = ", ".join(found[:MOST_TOLD]) + (" and more" if len(found) > MOST_TOLD else "")
+        return f" There are {named}." if found else " The workflow has nothing to set."
 
     def _inputs_near(self, key: str) -> list[str]:
         """Inputs of the node that is named most like the key's, where the rest is unlike any."""

@@ -22,11 +22,14 @@ async def list_assets(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     cursor: Annotated[str | None, Query(max_length=LONGEST_CURSOR)] = None,
+    name: Annotated[str | None, Query(max_length=2000)] = None,
 ) -> Response:
-    """Newest first. Pass `next_cursor` back as `cursor` to go on."""
+    """Newest first; with `name` those of this name. Pass `next_cursor` back as `cursor` to go
+    on.
+    """
     after = read_cursor(cursor)
     page = await services_of(request).assets.list(
-        principal_of(request), AssetId(after) if after else None, limit
+        principal_of(request), AssetId(after) if after else None, limit, name
     )
     return json_response(
         AssetList(
@@ -59,6 +62,5 @@ async def download_asset(request: Request, asset_id: str) -> Response:
         assets.path_of(asset),
         filename=PurePosixPath(asset.name).name,
         content_type=asset.content_type,
-        size=asset.size,
         sha256=asset.sha256,
     )

@@ -158,6 +158,7 @@ async def _from_body(
         content_type=content_type(request),
         expires_in=expires_in,
         same_name=same_name,
+        announced=announced_size(request) or 1,
     )
 
 

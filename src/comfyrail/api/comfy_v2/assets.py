@@ -128,7 +128,6 @@ async def send_content(request: Request, asset_id: str) -> Response:
             services.assets.path_of(found),
             filename=PurePosixPath(found.name).name,
             content_type=found.content_type,
-            size=found.size,
             sha256=found.sha256,
         )
     output, path = found
@@ -137,7 +136,6 @@ async def send_content(request: Request, asset_id: str) -> Response:
         path,
         filename=output.file.filename,
         content_type=output.file.content_type,
-        size=output.file.size,
         sha256=output.file.sha256,
     )
 

@@ -7,15 +7,13 @@ The contract knows no ids and no replay. Ours has both as additions: a client th
 import asyncio
 import base64
 import contextlib
-from collections import Counter
 from collections.abc import AsyncIterator
-from typing import Any, ClassVar
+from typing import Any
 
 from fastapi import APIRouter
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette import ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from comfyrail.access.principal import Principal
 from comfyrail.api.comfy_v2.contract import (
@@ -30,11 +28,12 @@ from comfyrail.api.comfy_v2.contract import (
 )
 from comfyrail.api.comfy_v2.progress import latest_progress
 from comfyrail.api.comfy_v2.words import ENDS, Status, status_of
+from comfyrail.api.lasting import LastingStream
 from comfyrail.api.messages import encode
 from comfyrail.api.services import principal_of, services_of
-from comfyrail.api.streams import HEARTBEAT_SECONDS, event_number
-from comfyrail.errors import NotFound, OutputNotFound, TooManyRequests
-from comfyrail.ids import JobId, OutputId, TenantId
+from comfyrail.api.streams import event_number
+from comfyrail.errors import NotFound, OutputNotFound
+from comfyrail.ids import JobId, OutputId
 from comfyrail.jobs.events import Event, EventType
 from comfyrail.jobs.job import Output
 from comfyrail.jobs.states import JobState
@@ -44,7 +43,6 @@ PROGRESS_SECONDS = 0.5
 """Between two `progress` events, and between two previews."""
 QUEUE_SECONDS = 2.0
 """Between two looks at a place in the queue."""
-STREAMS_A_TENANT = 200
 
 router = APIRouter(tags=["Comfy API v2"])
 
@@ -57,31 +55,7 @@ async def stream_job(request: Request, job_id: str) -> Response:
     after = None if given is None else event_number(given)
     status = await jobs.status(principal, JobId(job_id))
     stream = JobStream(jobs, principal, status, Links.of(request))
-    return _CountedStream(stream.frames(after), principal.tenant)
-
-
-class _CountedStream(EventSourceResponse):
-    """One of the few streams that a tenant may have open."""
-
-    _open: ClassVar[Counter[TenantId]] = Counter()
-
-    def __init__(self, frames: AsyncIterator[ServerSentEvent], tenant: TenantId) -> None:
-        if self._open[tenant] >= STREAMS_A_TENANT:
-            raise TooManyRequests(
-                f"There are {STREAMS_A_TENANT} event streams open. Close one, or ask for the "
-                "status of the job instead.",
-                code="TOO_MANY_STREAMS",
-                retry_after=5.0,
-            )
-        super().__init__(frames, ping=HEARTBEAT_SECONDS)
-        self._tenant = tenant
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._open[self._tenant] += 1
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._open[self._tenant] -= 1
+    return LastingStream(stream.frames(after), request)
 
 
 class JobStream:

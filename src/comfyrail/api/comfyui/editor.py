@@ -1,14 +1,16 @@
 """ComfyUI's own editor: the files of its PyPI package, an extra of this one."""
 
+import asyncio
 import mimetypes
+from importlib import resources
 from pathlib import Path
 
 from fastapi import APIRouter
-from fastapi.responses import FileResponse
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from comfyrail.api.comfyui.editor_files import PAGE, editor_folder
+from comfyrail.api.files import RangedFile
 from comfyrail.errors import NotFound
 
 EDITOR = "/editor"
@@ -16,13 +18,18 @@ FILE = EDITOR + "/{file:path}"
 LOGIN = f"/login?next={EDITOR}/"
 OPTIONAL: dict[str, str] = {"user.css": "text/css"}
 """The page asks for them, and no package has them."""
+FIRST_SCREEN = "extensions/comfyrail/first_screen.js"
+"""What this server adds to the page."""
 TEMPLATES = "templates/"
 """Workflows of a package of its own, which is not served."""
 MISSING_PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>No editor</title>
 <h1>ComfyUI's editor is not installed</h1>
-<p>Install it where the server runs, and start the server again:</p>
-<pre>pip install "comfyrail[editor]"</pre>
+<p>After <code>make run</code> it is there already. Otherwise, in a checkout, with the Python that
+runs the server:</p>
+<pre>pip install '.[editor]'</pre>
+<p>Then start the server again.</p>
+<p><a href="/">Start page</a></p>
 </html>
 """
 
@@ -44,11 +51,19 @@ async def send_file(request: Request, file: str) -> Response:
     if not file or file == PAGE:
         if request.scope.get("principal") is None:
             return RedirectResponse(LOGIN, 303)
-        return FileResponse(root / PAGE, headers={"Cache-Control": "no-cache"})
+        return RangedFile(root / PAGE, headers={"Cache-Control": "no-cache"})
+    if file == FIRST_SCREEN:
+        content = await asyncio.to_thread(_read_first_screen)
+        return Response(content, 200, {"Cache-Control": "no-cache"}, "text/javascript")
     path = (root / file).resolve()
     if not path.is_relative_to(root) or not path.is_file():
         return _absent(file)
     return _send(path, file)
+
+
+def _read_first_screen() -> bytes:
+    folder = resources.files("comfyrail.api.comfyui") / "editor_parts"
+    return (folder / "first_screen.js").read_bytes()
 
 
 def _absent(file: str) -> Response:
@@ -64,4 +79,4 @@ def _send(path: Path, file: str) -> Response:
     # Names in this folder change with their content.
     is_fixed = file.startswith("assets/")
     caching = "public, max-age=31536000, immutable" if is_fixed else "no-cache"
-    return FileResponse(path, media_type=kind, headers={"Cache-Control": caching})
+    return RangedFile(path, media_type=kind, headers={"Cache-Control": caching})

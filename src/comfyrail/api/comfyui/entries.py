@@ -2,14 +2,15 @@
 
 import re
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from starlette.requests import HTTPConnection
 
 from comfyrail.access.principal import Principal
-from comfyrail.api.comfyui.prompts import number_of, read_origin
+from comfyrail.api.comfyui.off_loop import off_loop
+from comfyrail.api.comfyui.origin import number_of, read_origin
 from comfyrail.api.comfyui.words import ANIMATED, END_OF, SOCKET_SENDER, STATUS_OF
 from comfyrail.api.messages import encode
 from comfyrail.api.services import services_of
@@ -21,6 +22,10 @@ from comfyrail.usecases.comfyui_records import ComfyuiRecords, NodesRun
 from comfyrail.workflow.catalog import NodeCatalog
 
 ENTRIES_KEPT_BYTES = 32 << 20
+LARGEST_KEPT = 1 << 20
+FEW = 4
+MANY = 64
+LARGE_READ = 1 << 20
 TEXT_KINDS = frozenset({"text", "value"})
 
 _NUMBERED = re.compile(r"(.+)_(\d+)")
@@ -40,8 +45,12 @@ def entries_of(connection: HTTPConnection) -> "Entries":
     return found
 
 
-def read_prompt(submitted: Submitted) -> Mapping[str, Any]:
-    return _decode_prompt(submitted.prompt)
+async def read_prompt(submitted: Submitted) -> Mapping[str, Any]:
+    return await off_loop(len(submitted.prompt), _decode_prompt, submitted.prompt)
+
+
+def size_of(submitted: Submitted) -> int:
+    return len(submitted.prompt) + len(submitted.extra_data or b"")
 
 
 def prompt_id_of(job: Job) -> str:
@@ -58,30 +67,59 @@ class Entries:
 
     async def history(
         self, principal: Principal, jobs: Sequence[Job], catalog: NodeCatalog
-    ) -> list[tuple[str, bytes]]:
-        """By prompt id, as JSON. All of them are the principal's own, and have ended."""
-        missing = [job for job in jobs if job.id not in self._kept]
-        submitted = await self._records.submitted(principal, [job.id for job in missing])
-        found: dict[JobId, bytes] = {}
-        for job in missing:
-            if job.id in submitted:
-                entry = await self.describe(principal, job, submitted[job.id], catalog)
-                found[job.id] = encode(entry)
-        for job_id, content in found.items():
-            self._keep(job_id, content)
-        found |= {job.id: self._kept[job.id] for job in jobs if job.id in self._kept}
-        return [(prompt_id_of(job), found[job.id]) for job in jobs if job.id in found]
+    ) -> AsyncIterator[tuple[str, bytes]]:
+        """By prompt id, as JSON, one after the other. All of them are the principal's own, and have
+        ended.
+        """
+        kept = {job.id: self._kept[job.id] for job in jobs if job.id in self._kept}
+        missing = [job for job in jobs if job.id not in kept]
+        made = self.submitted(principal, missing)
+        for job in jobs:
+            content = kept.get(job.id)
+            if content is None:
+                _, submitted = await anext(made)
+                if submitted is None:
+                    continue
+                entry = await self.describe(principal, job, submitted, catalog)
+                content = await off_loop(size_of(submitted), encode, entry)
+                self._keep(job.id, content)
+            yield prompt_id_of(job), content
+
+    async def queue_items(
+        self, principal: Principal, jobs: Sequence[Job], catalog: NodeCatalog
+    ) -> AsyncIterator[bytes]:
+        """As JSON, one after the other."""
+        async for job, submitted in self.submitted(principal, jobs):
+            if submitted is not None:
+                yield await off_loop(size_of(submitted), _encode_item, job, submitted, catalog)
+
+    async def submitted(
+        self, principal: Principal, jobs: Sequence[Job]
+    ) -> AsyncIterator[tuple[Job, Submitted | None]]:
+        """What was submitted for each of the jobs, a few at a time: each may have megabytes. None
+        for one that is gone.
+        """
+        position, count = 0, FEW
+        while position < len(jobs):
+            some = jobs[position : position + count]
+            found = await self._records.submitted(principal, [job.id for job in some])
+            position += count
+            is_much = sum(map(size_of, found.values())) > LARGE_READ
+            count = FEW if is_much else min(count * 2, MANY)
+            for job in some:
+                yield job, found.get(job.id)
 
     async def describe(
         self, principal: Principal, job: Job, submitted: Submitted, catalog: NodeCatalog
     ) -> dict[str, Any]:
         """An entry of the history."""
-        prompt = read_prompt(submitted)
+        item = await off_loop(size_of(submitted), queue_item, job, submitted, catalog)
+        prompt = item[2]
         ui = await self.ui(submitted.outputs, prompt)
         run = await self._records.nodes_run(principal, job.id)
         messages = list(status_messages(job, run, prompt))
         return {
-            "prompt": queue_item(job, submitted, catalog),
+            "prompt": item,
             "outputs": ui,
             "status": {
                 "status_str": "success" if job.state is JobState.COMPLETED else "error",
@@ -121,8 +159,11 @@ class Entries:
         return stem, value if isinstance(value, list) else [value]
 
     def _keep(self, job_id: JobId, content: bytes) -> None:
+        """For the next request: what this one answers does not depend on it."""
+        if len(content) > LARGEST_KEPT:
+            return
+        self._bytes += len(content) - len(self._kept.pop(job_id, b""))
         self._kept[job_id] = content
-        self._bytes += len(content)
         while self._bytes > ENTRIES_KEPT_BYTES and len(self._kept) > 1:
             _, dropped = self._kept.popitem(last=False)
             self._bytes -= len(dropped)
@@ -159,6 +200,10 @@ def queue_item(job: Job, submitted: Submitted, catalog: NodeCatalog) -> list[Any
     ]
     number = number_of(origin, job.submitted_at)
     return [number, prompt_id_of(job), prompt, extra_data, outputs]
+
+
+def _encode_item(job: Job, submitted: Submitted, catalog: NodeCatalog) -> bytes:
+    return encode(queue_item(job, submitted, catalog))
 
 
 def status_messages(

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from comfyrail.api.comfyui.entries import entries_of
+from comfyrail.api.comfyui.parts import json_in_parts
 from comfyrail.api.comfyui.requests import ids_in, index_in, read_object
 from comfyrail.api.comfyui.words import ENDED
 from comfyrail.api.messages import encode
@@ -54,7 +55,7 @@ async def change_history(request: Request) -> Response:
 
 
 async def _reply(request: Request, jobs: Sequence[Job]) -> Response:
-    comfyui = services_of(request).comfyui
-    entries = await entries_of(request).history(principal_of(request), jobs, comfyui.fleet.catalog)
-    parts = [b"%b:%b" % (encode(prompt_id), content) for prompt_id, content in entries]
-    return Response(b"{%b}" % b",".join(parts), media_type="application/json")
+    catalog = services_of(request).comfyui.fleet.catalog
+    entries = entries_of(request).history(principal_of(request), jobs, catalog)
+    members = (b"%b:%b" % (encode(prompt_id), content) async for prompt_id, content in entries)
+    return await json_in_parts((b"{", members), (b"}", None))

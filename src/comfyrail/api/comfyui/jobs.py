@@ -7,7 +7,14 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from comfyrail.api.comfyui.entries import entries_of, job_body, read_prompt, status_messages
+from comfyrail.api.comfyui.entries import (
+    entries_of,
+    job_body,
+    read_prompt,
+    size_of,
+    status_messages,
+)
+from comfyrail.api.comfyui.off_loop import off_loop
 from comfyrail.api.comfyui.requests import ids_in, read_object
 from comfyrail.api.comfyui.words import CANCELLED, ENDED, STATES_OF, STATUS_OF
 from comfyrail.api.messages import json_response
@@ -30,9 +37,10 @@ async def list_jobs(request: Request) -> Response:
     query, shown_limit = _read_query(request.query_params)
     comfyui, principal = services_of(request).comfyui, principal_of(request)
     page = await comfyui.records.history(principal, query)
-    submitted = await comfyui.records.submitted(principal, [job.id for job in page.jobs])
     jobs = [
-        await _body(request, job, submitted[job.id]) for job in page.jobs if job.id in submitted
+        await _body(request, job, submitted)
+        async for job, submitted in entries_of(request).submitted(principal, page.jobs)
+        if submitted is not None
     ]
     pagination = {
         "offset": query.offset,
@@ -56,7 +64,8 @@ async def show_job(request: Request, prompt_id: str) -> Response:
     body = await _body(request, job, graph)
     if job.state in ENDED:
         body |= {"outputs": entry["outputs"], "execution_status": entry["status"]}
-    return json_response({**body, "workflow": {"prompt": prompt, "extra_data": extra_data}})
+    body |= {"workflow": {"prompt": prompt, "extra_data": extra_data}}
+    return await off_loop(size_of(graph), json_response, body)
 
 
 @router.post(JOB + "/cancel")
@@ -77,7 +86,7 @@ async def cancel_jobs(request: Request) -> Response:
 
 
 async def _body(request: Request, job: Job, submitted: Submitted) -> dict[str, Any]:
-    prompt = read_prompt(submitted)
+    prompt = await read_prompt(submitted)
     ui = await entries_of(request).ui(submitted.outputs, prompt)
     error = None
     if job.state is JobState.FAILED:

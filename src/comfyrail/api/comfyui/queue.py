@@ -1,16 +1,15 @@
 """What waits and what runs: /queue, /interrupt, /free."""
 
-import asyncio
-from typing import Any
+from collections.abc import AsyncIterator
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from comfyrail.access.permissions import Permission
-from comfyrail.api.comfyui.entries import queue_item
+from comfyrail.api.comfyui.entries import entries_of
+from comfyrail.api.comfyui.parts import json_in_parts
 from comfyrail.api.comfyui.requests import ids_in, read_object
-from comfyrail.api.messages import json_response
 from comfyrail.api.services import principal_of, services_of
 from comfyrail.jobs.states import JobState
 from comfyrail.store.interface import HistoryQuery
@@ -23,11 +22,10 @@ router = APIRouter(tags=["ComfyUI"])
 
 @router.get("/queue")
 async def show_queue(request: Request) -> Response:
-    return json_response(
-        {
-            "queue_running": await _items(request, JobState.PROCESSING),
-            "queue_pending": await _items(request, JobState.QUEUED),
-        }
+    running = await _items(request, JobState.PROCESSING)
+    pending = await _items(request, JobState.QUEUED)
+    return await json_in_parts(
+        (b'{"queue_running":[', running), (b'],"queue_pending":[', pending), (b"]}", None)
     )
 
 
@@ -66,17 +64,7 @@ async def free(request: Request) -> Response:
     return Response()
 
 
-async def _items(request: Request, state: JobState) -> list[Any]:
+async def _items(request: Request, state: JobState) -> AsyncIterator[bytes]:
     comfyui, principal = services_of(request).comfyui, principal_of(request)
     page = await comfyui.records.history(principal, HistoryQuery(frozenset({state}), MOST_SHOWN))
-    submitted = await comfyui.records.submitted(principal, [job.id for job in page.jobs])
-    catalog = comfyui.fleet.catalog
-
-    def build() -> list[Any]:
-        return [
-            queue_item(job, submitted[job.id], catalog)
-            for job in reversed(page.jobs)
-            if job.id in submitted
-        ]
-
-    return await asyncio.to_thread(build)
+    return entries_of(request).queue_items(principal, page.jobs[::-1], comfyui.fleet.catalog)

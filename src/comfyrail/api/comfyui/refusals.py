@@ -1,6 +1,6 @@
 """A workflow that was refused, in ComfyUI's words: our findings by node and output."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,14 @@ from comfyrail.workflow.values import ValueFault, fit_value, unwrap
 
 Prompt = Mapping[str, Any]
 Finding = Mapping[str, Any]
+NO_WORKER = (
+    "No worker has this type: use another node, or add a worker that has it with "
+    "'comfyrail workers add'."
+)
+
+TOO_LARGE = "LIMIT_EXCEEDED"
+MOST_STEPS = 1_000_000
+"""Outputs times nodes: with more nobody works out which output needs which node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +37,7 @@ class Refusal:
         return found
 
 
-def outputs_of(prompt: Prompt, catalog: NodeCatalog, targets: Sequence[str] | None) -> list[str]:
+def outputs_of(prompt: Prompt, catalog: NodeCatalog, targets: Collection[str] | None) -> list[str]:
     """The nodes that make something, of those that are wanted."""
     return [
         node_id
@@ -40,8 +48,17 @@ def outputs_of(prompt: Prompt, catalog: NodeCatalog, targets: Sequence[str] | No
 
 def part_of(prompt: Prompt, outputs: Sequence[str]) -> dict[str, Any]:
     """The nodes that some outputs need, in the order of the prompt."""
-    needed = {node for output in outputs for node in _upstream(prompt, output)}
+    needed = _upstream(prompt, *outputs)
     return {node_id: node for node_id, node in prompt.items() if node_id in needed}
+
+
+def refusal_of_all(error: InvalidWorkflow) -> Refusal | None:
+    """Of a prompt that is too long: nobody need read it again to say so."""
+    findings: Sequence[Finding] = error.details.get("findings", ())
+    for each in findings:
+        if each["error_code"] == TOO_LARGE and each.get("node_id") is None:
+            return Refusal(say.refusal(_general(each["error_code"], each["message"])))
+    return None
 
 
 def refusal_of(
@@ -68,13 +85,16 @@ def _by_outputs(
 ) -> Refusal:
     if not outputs:
         return Refusal(say.refusal(say.no_outputs()))
+    if len(outputs) * len(prompt) > MOST_STEPS:
+        node_errors = {
+            node_id: _node_errors(found, prompt[node_id], ()) for node_id, found in faults.items()
+        }
+        return Refusal(say.refusal(say.outputs_failed([]), node_errors))
     above = {output: _upstream(prompt, output) for output in outputs}
     node_errors = {
-        node_id: {
-            "errors": found,
-            "dependent_outputs": [output for output in outputs if node_id in above[output]],
-            "class_type": prompt[node_id].get("class_type"),
-        }
+        node_id: _node_errors(
+            found, prompt[node_id], [each for each in outputs if node_id in above[each]]
+        )
         for node_id, found in faults.items()
         if any(node_id in above[output] for output in outputs)
     }
@@ -83,13 +103,21 @@ def _by_outputs(
     return Refusal(say.refusal(say.outputs_failed(own), node_errors), good)
 
 
+def _node_errors(found: Sequence[Fault], node: Prompt, outputs: Sequence[str]) -> Mapping[str, Any]:
+    return {
+        "errors": found,
+        "dependent_outputs": outputs,
+        "class_type": node.get("class_type"),
+    }
+
+
 def _whole_fault(finding: Finding, prompt: Prompt) -> Fault | None:
     """What ComfyUI refuses a whole prompt for, at the first one that it finds."""
     code, node_id = finding["error_code"], str(finding.get("node_id"))
     if code == "UNKNOWN_NODE_TYPE":
         node = prompt.get(node_id)
         class_type = node.get("class_type") if isinstance(node, dict) else None
-        return say.unknown_class(node_id, str(class_type))
+        return _no_worker_has(node_id, str(class_type))
     if code == "NO_OUTPUT_NODE":
         return say.no_outputs()
     if code == "CIRCULAR_DEPENDENCY":
@@ -100,6 +128,11 @@ def _whole_fault(finding: Finding, prompt: Prompt) -> Fault | None:
             return say.missing_class_type(node_id)
         return say.invalid_request(finding["message"], f"Node ID '#{node_id}'")
     return None
+
+
+def _no_worker_has(node_id: str, class_type: str) -> Fault:
+    said = say.unknown_class(node_id, class_type)
+    return {**said, "message": f"{said['message']} {NO_WORKER}"}
 
 
 def _general(code: str, message: str) -> Fault:
@@ -192,9 +225,9 @@ def _is_output(node: Any, catalog: NodeCatalog) -> bool:
     return found is not None and found.is_output
 
 
-def _upstream(prompt: Prompt, output: str) -> set[str]:
+def _upstream(prompt: Prompt, *outputs: str) -> set[str]:
     seen: set[str] = set()
-    waiting = [output]
+    waiting = list(outputs)
     while waiting:
         node_id = waiting.pop()
         if node_id in prompt and node_id not in seen:

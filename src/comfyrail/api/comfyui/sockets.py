@@ -1,13 +1,16 @@
 """GET /ws: what happens to a client's prompts, as it happens."""
 
 import asyncio
+import contextlib
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from fastapi import APIRouter
-from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+from starlette.websockets import WebSocket, WebSocketState
 
+from comfyrail.access.permissions import Permission
 from comfyrail.access.principal import Principal
 from comfyrail.api.comfyui.entries import (
     Entries,
@@ -23,12 +26,14 @@ from comfyrail.api.comfyui.requests import LONGEST_ID
 from comfyrail.api.comfyui.story import Story
 from comfyrail.api.comfyui.words import END_OF
 from comfyrail.api.errors import error_response
+from comfyrail.api.lasting import ACCESS_LOST, access_lost, place_of, unless_gone
 from comfyrail.api.services import principal_of, services_of
-from comfyrail.errors import MalformedRequest, TooManyRequests
+from comfyrail.errors import ComfyrailError, MalformedRequest, TooManyRequests
 from comfyrail.fleet.previews import Preview
 from comfyrail.ids import JobId
 from comfyrail.jobs.events import Event
 from comfyrail.jobs.job import Job
+from comfyrail.jobs.states import JobState
 from comfyrail.usecases.comfyui_records import ComfyuiRecords
 
 MOST_SOCKETS = 4096
@@ -38,23 +43,32 @@ LARGEST_PICTURE = 64 << 20
 router = APIRouter(tags=["ComfyUI"])
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
-_open: set["_Client"] = set()
+_open: set[object] = set()
 
 
 @router.websocket("/ws")
 async def listen(socket: WebSocket) -> None:
     client_id = socket.query_params.get("clientId") or uuid.uuid4().hex
-    error = _fault(client_id)
-    if error is not None:
-        await socket.send_denial_response(error_response(error, socket.scope))
-        return
+    with contextlib.ExitStack() as stack:
+        try:
+            _check_id(client_id)
+            stack.enter_context(_place(principal_of(socket)))
+        except ComfyrailError as error:
+            await socket.send_denial_response(error_response(error, socket.scope))
+            return
+        await socket.accept()
+        with unless_gone(socket):
+            await _serve(socket, client_id)
+
+
+async def _serve(socket: WebSocket, client_id: str) -> None:
     services, principal = services_of(socket), principal_of(socket)
     records = services.comfyui.records
-    await socket.accept()
     client = _Client(records, entries_of(socket), principal)
     client.say_status(await records.count_open(principal), client_id)
-    _open.add(client)
+    lost = asyncio.create_task(access_lost(socket, Permission.JOBS_READ), name=f"ws-{client_id}")
     tasks = [
+        lost,
         asyncio.create_task(_read(socket, client), name=f"ws-read-{client_id}"),
         asyncio.create_task(_write(socket, client.outbox), name=f"ws-write-{client_id}"),
         asyncio.create_task(
@@ -64,23 +78,36 @@ async def listen(socket: WebSocket) -> None:
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        _open.discard(client)
         for task in tasks:
             task.cancel()
         ends = await asyncio.gather(*tasks, return_exceptions=True)
+    if not lost.cancelled() and lost.exception() is None:
+        await socket.close(ACCESS_LOST, lost.result().code)
+        return
     for end in ends:
-        if isinstance(end, Exception) and not isinstance(end, WebSocketDisconnect):
+        if isinstance(end, Exception):
             raise end
     if client.outbox.is_broken and socket.application_state is WebSocketState.CONNECTED:
         await socket.close(TRY_AGAIN_LATER, "You read too slowly.")
 
 
-def _fault(client_id: str) -> MalformedRequest | TooManyRequests | None:
+def _check_id(client_id: str) -> None:
     if len(client_id) > LONGEST_ID or not client_id.isprintable():
-        return MalformedRequest(f"clientId has {LONGEST_ID} printable characters at most.")
+        raise MalformedRequest(f"clientId has {LONGEST_ID} printable characters at most.")
+
+
+@contextlib.contextmanager
+def _place(principal: Principal) -> Iterator[None]:
+    """One of all, and one of those of the tenant."""
     if len(_open) >= MOST_SOCKETS:
-        return TooManyRequests("Too many clients are connected. Try again later.", retry_after=10.0)
-    return None
+        raise TooManyRequests("Too many clients are connected. Try again later.", retry_after=10.0)
+    with place_of(principal):
+        mine = object()
+        _open.add(mine)
+        try:
+            yield
+        finally:
+            _open.discard(mine)
 
 
 async def _read(socket: WebSocket, client: "_Client") -> None:
@@ -162,18 +189,20 @@ class _Client:
         submitted = (await self._records.submitted(self._principal, [job_id])).get(job_id)
         if job is None or submitted is None:
             return
-        prompt = read_prompt(submitted)
+        prompt = await read_prompt(submitted)
         for output in submitted.outputs:
             if is_socket_picture(output, prompt):
                 await self._send_picture(job, story, output)
         for node, shown in (await self._entries.ui(submitted.outputs, prompt)).items():
             self.outbox.put(story.executed(node, shown))
-        if job.started_at is not None and job.state in END_OF:
+        was_taken_out = job.started_at is None and job.state is JobState.CANCELLED
+        if job.state in END_OF and not was_taken_out:
             run = await self._records.nodes_run(self._principal, job_id)
             self.outbox.put(text_frame(END_OF[job.state], end_data(job, run, prompt)))
         if open_jobs is not None:
             self.say_status(open_jobs)
-        self.outbox.put(story.over())
+        if not was_taken_out:
+            self.outbox.put(story.over())
 
     async def _send_picture(self, job: Job, story: Story, output: Any) -> None:
         """Clients take the pictures for those of the node that runs."""

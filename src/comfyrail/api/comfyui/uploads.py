@@ -18,6 +18,7 @@ from comfyrail.api.messages import announced_size, json_response
 from comfyrail.api.multipart import Part, read_form
 from comfyrail.api.services import principal_of, services_of
 from comfyrail.errors import MalformedRequest, PayloadTooLarge
+from comfyrail.usecases.asset_names import folder_of, plain_name
 
 CHUNK = 1 << 20
 IN_MEMORY = 1 << 20
@@ -87,8 +88,9 @@ async def _store(
         name=name,
         content_type=content_type,
         same_name="replace" if fields.get("overwrite", "").lower() in TRUE else "rename",
+        folder=folder_of(kind),
     )
-    folder, _, last = received.asset.name.rpartition("/")
+    folder, _, last = plain_name(received.asset.name).rpartition("/")
     return json_response({"name": last, "subfolder": folder, "type": kind})
 
 

@@ -10,6 +10,8 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from comfyrail.access.permissions import Permission
+from comfyrail.api.comfyui.editor import FIRST_SCREEN
 from comfyrail.api.comfyui.entries import file_body
 from comfyrail.api.comfyui.requests import LARGEST_COMMAND
 from comfyrail.api.comfyui.words import ENDED
@@ -146,8 +148,8 @@ async def delete_file(request: Request, file: str) -> Response:
 
 @router.get("/extensions")
 async def list_extensions() -> Response:
-    """None: what workers have would run in the browser with the rights of its user."""
-    return json_response([])
+    """Ours alone: what workers have would run in the browser with the rights of its user."""
+    return json_response([f"/{FIRST_SCREEN}"])
 
 
 @router.get("/workflow_templates")
@@ -197,6 +199,7 @@ async def list_own_files(request: Request, kind: str) -> Response:
     """The caller's uploads, or what the last jobs have made."""
     services, principal = services_of(request), principal_of(request)
     if kind == "input":
+        principal.check_may(Permission.ASSETS_READ)
         return json_response(list(await services.assets.names(principal)))
     if kind not in {"output", "temp"}:
         raise MalformedRequest("Invalid directory type")

@@ -6,24 +6,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fastapi import APIRouter
-from fastapi.responses import FileResponse
 from starlette.requests import Request
 from starlette.responses import Response
 
+from comfyrail.access.permissions import Permission
 from comfyrail.access.principal import Principal
-from comfyrail.api.conditional import NOT_MODIFIED, is_known
+from comfyrail.api.files import file_response
 from comfyrail.api.job_files import send_output
 from comfyrail.api.services import Services, principal_of, services_of
 from comfyrail.errors import Forbidden, MalformedRequest, NotFound
 from comfyrail.ids import JobId
 from comfyrail.jobs.job import Output
 from comfyrail.store.assets import Asset
+from comfyrail.usecases.asset_names import INPUT, folder_of
 
 KINDS = frozenset({"input", "output", "temp"})
 PICTURES_AT_ONCE = 2
 """Each may take hundreds of megabytes while it is made."""
-SHOWN_INLINE = ("image/", "video/", "audio/")
-NEVER_INLINE = frozenset({"image/svg+xml"})
 
 _ANNOTATED = re.compile(r"(.+?) \[(input|output|temp)\]", re.DOTALL)
 _JOB_FOLDER = re.compile(
@@ -73,9 +72,14 @@ async def find_file(
         raise Forbidden("The subfolder leads out of the folder.")
     folder, _, last = name.rpartition("/")
     subfolder = "/".join(part for part in (subfolder.strip("/"), folder) if part)
-    if wanted == "input":
-        return await _find_asset(services, principal, f"{subfolder}/{last}" if subfolder else last)
+    whole = f"{subfolder}/{last}" if subfolder else last
+    if wanted == INPUT:
+        return await _find_asset(services, principal, whole)
     in_job = _JOB_FOLDER.fullmatch(subfolder)
+    if not in_job and principal.may(Permission.ASSETS_READ):
+        uploaded = await services.assets.find_by_name(principal, folder_of(wanted) + whole)
+        if uploaded is not None:
+            return uploaded
     return await services.comfyui.records.output(
         principal,
         JobId(in_job[1]) if in_job else None,
@@ -97,6 +101,7 @@ async def make_picture(make: Callable[[], tuple[bytes, str]]) -> tuple[bytes, st
 
 
 async def _find_asset(services: Services, principal: Principal, name: str) -> Asset:
+    principal.check_may(Permission.ASSETS_READ)
     found = await services.assets.find_by_name(principal, name)
     if found is None:
         raise NotFound(f"You have uploaded no file '{name[:200]}'.", code="FILE_NOT_FOUND")
@@ -134,15 +139,12 @@ def _channel(path: Path, wish: str) -> tuple[bytes, str]:
 
 
 def _send_asset(request: Request, services: Services, asset: Asset) -> Response:
-    kind = asset.content_type
-    is_inline = kind.startswith(SHOWN_INLINE) and kind not in NEVER_INLINE
-    headers = {"ETag": f'"{asset.sha256}"', "Cache-Control": "private, no-cache"}
-    if is_known(request.headers.get("if-none-match"), headers["ETag"]):
-        return Response(status_code=NOT_MODIFIED, headers=headers)
-    return FileResponse(
+    """Another may get its name."""
+    return file_response(
+        request,
         services.assets.path_of(asset),
-        media_type=kind if is_inline else "application/octet-stream",
         filename=asset.name.rpartition("/")[2],
-        content_disposition_type="inline" if is_inline else "attachment",
-        headers=headers,
+        content_type=asset.content_type,
+        sha256=asset.sha256,
+        caching="private, no-cache",
     )

@@ -1,5 +1,6 @@
 """The routes of the RunPod-shaped surface: bare, and under `/runpod/{endpoint_id}`."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
@@ -8,8 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from comfyrail.access.permissions import Permission
+from comfyrail.api import examples
 from comfyrail.api.check_contract import given_text
-from comfyrail.api.idempotency import idempotency_key
+from comfyrail.api.idempotency import REPLAYED, idempotency_key
 from comfyrail.api.messages import decode_json, json_response, read_json_text
 from comfyrail.api.operations import Operation, Operations
 from comfyrail.api.runpod.contract import (
@@ -30,7 +32,7 @@ from comfyrail.api.runpod.contract import (
 from comfyrail.api.runpod.outputs import pod_output
 from comfyrail.api.runpod.words import STATUS_OF, SURFACE, status_of
 from comfyrail.api.services import principal_of, services_of
-from comfyrail.api.waiting import wait_for
+from comfyrail.api.waiting import NOT_THE_END, wait_for
 from comfyrail.errors import Conflict
 from comfyrail.ids import JobId
 from comfyrail.jobs.events import Event, EventType
@@ -66,7 +68,8 @@ _pod_request = msgspec.json.Decoder(PodRequest)
 async def run(request: Request) -> Response:
     """Submit a workflow."""
     accepted = await _submit(request)
-    return json_response(PodJob(id=accepted.job_id, status=STATUS_OF[accepted.state]))
+    reply = PodJob(id=accepted.job_id, status=STATUS_OF[accepted.state])
+    return json_response(reply, 200, _told_again(accepted))
 
 
 @router.post(RUN_SYNC)
@@ -79,8 +82,10 @@ async def run_sync(
     accepted = await _submit(request)
     status = await wait_for(request, accepted.job_id, wait / 1000)
     if status is None:
-        return json_response(PodJob(id=accepted.job_id, status=STATUS_OF[accepted.state]))
-    return await _answer(request, status)
+        reply = PodJob(id=accepted.job_id, status=STATUS_OF[accepted.state])
+        return json_response(reply, 200, {**NOT_THE_END, **_told_again(accepted)})
+    headers = {} if status.job.state.is_final else NOT_THE_END
+    return await _answer(request, status, {**headers, **_told_again(accepted)})
 
 
 @router.post(STATUS, include_in_schema=False)
@@ -96,7 +101,7 @@ async def show_status(request: Request, job_id: str) -> Response:
 @router.get(STREAM)
 @router.get(PREFIX + STREAM)
 async def stream(
-    request: Request, job_id: str, after: Annotated[int | None, Query(ge=0)] = None
+    request: Request, job_id: str, after: Annotated[int | None, Query(ge=0, le=10**15)] = None
 ) -> Response:
     """What has happened since the last call, or since the event `after`."""
     services, principal = services_of(request), principal_of(request)
@@ -164,10 +169,16 @@ async def _submit(request: Request) -> Accepted:
     )
 
 
-async def _answer(request: Request, status: JobStatus) -> Response:
+def _told_again(accepted: Accepted) -> Mapping[str, str]:
+    return {REPLAYED: "true"} if accepted.is_replay else {}
+
+
+async def _answer(
+    request: Request, status: JobStatus, headers: Mapping[str, str] | None = None
+) -> Response:
     shows_output = status.job.state is JobState.COMPLETED
     output = await pod_output(request, status.outputs) if shows_output else None
-    return json_response(pod_status(status.job, output))
+    return json_response(pod_status(status.job, output), 200, headers)
 
 
 async def _part(request: Request, status: JobStatus, event: Event) -> PodPart:
@@ -186,7 +197,7 @@ _BARE: Operations = {
         body=PodRequest,
         errors=(404, 413, 415, 422),
         is_submission=True,
-        example={"input": {"workflow": {"1": {"class_type": "EmptyImage", "inputs": {}}}}},
+        example={"input": {"workflow": examples.WORKFLOW}},
     ),
     ("post", RUN_SYNC): Operation(
         Permission.JOBS_WRITE,

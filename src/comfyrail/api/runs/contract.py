@@ -13,6 +13,7 @@ from comfyrail.clock import Instant
 from comfyrail.errors import RequestError
 from comfyrail.jobs.job import IdempotencyKey, Output
 from comfyrail.jobs.node_results import NodeResult
+from comfyrail.usecases.run_record import FETCH_FAILED, FETCHED
 from comfyrail.usecases.run_states import KnownState
 from comfyrail.usecases.runs import RunProgress, RunWish, Started
 
@@ -133,6 +134,8 @@ class RunSummary(msgspec.Struct, kw_only=True):
     total: int
     active: int
     by_status: dict[str, int]
+    not_fetched: list[str]
+    """Ids of runs whose outputs could not be brought to `output_dir`."""
     runs: list[RunStateBody]
     """Those that are active."""
 
@@ -212,8 +215,11 @@ def progress_body(progress: RunProgress) -> RunProgressBody:
 
 def _message(progress: RunProgress) -> str | None:
     state = progress.state
-    if state is not None and state.state.fetch.error is not None:
-        return f"The outputs are not in output_dir yet: {state.state.fetch.error}"
+    fetch = None if state is None else state.state.fetch
+    if fetch is not None and fetch.state == FETCH_FAILED:
+        return f"The outputs could not be brought to output_dir: {fetch.error}"
+    if fetch is not None and fetch.error is not None:
+        return f"The outputs are not in output_dir yet: {fetch.error}"
     if progress.status.job.fault is not None:
         return progress.status.job.fault.message
     return progress.status.waiting_for
@@ -231,8 +237,10 @@ def _node(result: NodeResult) -> RunNode:
 
 def run_output(output: Output, known: KnownState | None) -> RunOutput:
     path = None
-    if known is not None and known.state.output_dir and known.state.fetch.state == "done":
-        names = {each.output_id: each.filename for each in known.state.fetch.files}
+    if known is not None and known.state.output_dir:
+        is_done = known.state.fetch.state == FETCHED
+        files = known.state.fetch.files
+        names = {each.output_id: each.filename for each in files if is_done or each.is_written}
         name = names.get(output.file.id)
         path = str(Path(known.state.output_dir) / name) if name else None
     return RunOutput(**msgspec.structs.asdict(output_body(output)), path=path)

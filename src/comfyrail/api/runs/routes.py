@@ -31,10 +31,12 @@ from comfyrail.api.runs.contract import (
 )
 from comfyrail.api.services import principal_of, services_of
 from comfyrail.ids import JobId
+from comfyrail.usecases.run_record import FETCH_FAILED
 
 EXECUTE = "/comfyui/workflow/execute"
 PROGRESS = "/comfyui/workflow/{workflow_id}/progress"
 CANCEL = "/comfyui/workflow/{workflow_id}/cancel"
+FETCH = "/comfyui/workflow/{workflow_id}/fetch"
 OUTPUTS = "/comfyui/workflow/{workflow_id}/outputs"
 STATE = "/workflow/state"
 SUMMARY = "/workflow/state/summary"
@@ -82,6 +84,13 @@ async def cancel(request: Request, workflow_id: str) -> Response:
         else "The run is cancelled as soon as its worker has stopped."
     )
     return json_response(RunReply(success=True, workflow_id=workflow_id, message=message))
+
+
+@router.post(FETCH)
+async def fetch_again(request: Request, workflow_id: str) -> Response:
+    """Bring the outputs of an ended run to `output_dir`, where the server has given that up."""
+    runs = services_of(request).runs
+    return json_response(progress_body(await runs.fetch(principal_of(request), JobId(workflow_id))))
 
 
 @router.get(OUTPUTS)
@@ -145,6 +154,9 @@ async def summarize(request: Request) -> Response:
             total=len(found),
             active=len(active),
             by_status=dict(Counter(each.state.status for each in found)),
+            not_fetched=[
+                each.state.run_id for each in found if each.state.fetch.state == FETCH_FAILED
+            ],
             runs=[state_body(each) for each in active],
         )
     )
@@ -164,6 +176,12 @@ OPERATIONS: Operations = {
         Permission.JOBS_READ, "How far a run is", RunProgressBody, errors=(404,)
     ),
     ("post", CANCEL): Operation(Permission.JOBS_WRITE, "Cancel a run", RunReply, errors=(404, 409)),
+    ("post", FETCH): Operation(
+        Permission.JOBS_WRITE,
+        "Fetch the outputs of a run again",
+        RunProgressBody,
+        errors=(404, 409, 422),
+    ),
     ("get", OUTPUTS): Operation(
         Permission.JOBS_READ, "Outputs of a run", RunOutputs, errors=(404,)
     ),

@@ -1,11 +1,12 @@
 """Bodies of the session routes."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal
 
 import msgspec
 
 from comfyrail.access.principal import Principal
+from comfyrail.api.contract import time_of
 from comfyrail.clock import Instant
 
 SESSION = "/v1/session"
@@ -34,12 +35,11 @@ def session_body(
     source: Literal["session", "key", "token", "local"],
     expires_at: Instant | None = None,
 ) -> SessionBody:
-    until = None if expires_at is None else datetime.fromtimestamp(expires_at / 1000, UTC)
     return SessionBody(
         user_id=principal.user_id,
         tenant=principal.tenant,
         tier=principal.tier,
         permissions=sorted(principal.permissions),
         source=source,
-        expires_at=until,
+        expires_at=time_of(expires_at),
     )

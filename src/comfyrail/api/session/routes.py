@@ -17,18 +17,21 @@ from comfyrail.api.origins import refuse_other_sites
 from comfyrail.api.request_head import read_head
 from comfyrail.api.services import services_of
 from comfyrail.api.session.contract import SESSION, LoginRequest, session_body
-from comfyrail.api.session.page import STYLES, local_path, login_page
+from comfyrail.api.session.page import ICON, START, STYLES, local_path, login_page, start_page
 from comfyrail.clock import Instant
 from comfyrail.errors import Conflict, MalformedRequest, Unauthorized
 
 LOGIN = "/login"
+LOGOUT = "/logout"
 STYLE_SHEET = "/comfyrail.css"
+FAVICON = "/favicon.ico"
 FORM = "application/x-www-form-urlencoded"
 LARGEST_LOGIN = 64 << 10
 SEE_OTHER = 303
 WRONG_CREDENTIALS = 401
 STYLES_KEPT = "public, max-age=3600"
 PAGE_KEPT = "no-store"
+NOWHERE_KEPT = {"Cache-Control": "no-store"}
 
 router = APIRouter(tags=["session"])
 _decoder = msgspec.json.Decoder(LoginRequest)
@@ -43,7 +46,8 @@ async def begin_session(request: Request) -> Response:
     if (wanted.key is None) == (wanted.token is None):
         raise MalformedRequest("Send either key or token.")
     login = await _log_in(request, keeper, wanted.key or wanted.token or "")
-    response = json_response(session_body(login.principal, "session", login.expires_at), 201)
+    body = session_body(login.principal, "session", login.expires_at)
+    response = json_response(body, 201, NOWHERE_KEPT)
     _set_cookie(request, response, login)
     return response
 
@@ -65,15 +69,23 @@ async def show_session(request: Request) -> Response:
 @router.delete(SESSION)
 async def end_session(request: Request) -> Response:
     """Forget the session, here and in the browser. One that is over is none to forget."""
-    keeper = _keeper(request)
-    cookie = cookie_in(request.headers.get("cookie", ""))
-    if cookie is not None:
-        await keeper.log_out(cookie)
-    response = Response(status_code=204)
-    response.delete_cookie(
-        COOKIE, path="/", httponly=True, samesite="strict", secure=request.scope["is_https"]
-    )
-    return response
+    return await _log_out(request, Response(status_code=204))
+
+
+@router.get(START, include_in_schema=False)
+async def show_start(request: Request) -> Response:
+    principal: Principal | None = request.scope["principal"]
+    address = f"{'https' if request.scope['is_https'] else 'http'}://{request.url.netloc}"
+    has_access = services_of(request).gatekeeper is not None
+    page = start_page(principal, address, has_access=has_access)
+    return HTMLResponse(page, headers={"Cache-Control": PAGE_KEPT})
+
+
+@router.post(LOGOUT, include_in_schema=False)
+async def take_logout(request: Request) -> Response:
+    """The form of our pages. A page of another site cannot log anybody out."""
+    _refuse_other_pages(request)
+    return await _log_out(request, _go_to(START))
 
 
 @router.get(LOGIN, include_in_schema=False)
@@ -81,7 +93,8 @@ async def show_login(request: Request) -> Response:
     following = local_path(request.query_params.get("next", "/"))
     if services_of(request).gatekeeper is None:
         return _go_to(following)
-    return HTMLResponse(login_page(following), headers={"Cache-Control": PAGE_KEPT})
+    page = login_page(following, known=request.scope["principal"])
+    return HTMLResponse(page, headers={"Cache-Control": PAGE_KEPT})
 
 
 @router.post(LOGIN, include_in_schema=False)
@@ -105,6 +118,22 @@ async def take_login(request: Request) -> Response:
 @router.get(STYLE_SHEET, include_in_schema=False)
 async def show_styles() -> Response:
     return Response(STYLES, media_type="text/css", headers={"Cache-Control": STYLES_KEPT})
+
+
+@router.get(FAVICON, include_in_schema=False)
+async def show_icon() -> Response:
+    return Response(ICON, media_type="image/svg+xml", headers={"Cache-Control": STYLES_KEPT})
+
+
+async def _log_out(request: Request, response: Response) -> Response:
+    keeper = _keeper(request)
+    cookie = cookie_in(request.headers.get("cookie", ""))
+    if cookie is not None:
+        await keeper.log_out(cookie)
+    response.delete_cookie(
+        COOKIE, path="/", httponly=True, samesite="strict", secure=request.scope["is_https"]
+    )
+    return response
 
 
 def _keeper(request: Request) -> Gatekeeper:

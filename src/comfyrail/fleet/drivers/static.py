@@ -13,6 +13,7 @@ from comfyrail.fleet.drivers.foreign_log import ask_for_log
 from comfyrail.fleet.drivers.interface import HostContext
 from comfyrail.fleet.drivers.settings import DriverSettings, plain_settings, read_settings
 from comfyrail.ids import WorkerId
+from comfyrail.network.urls import without_secrets
 
 
 class StaticSettings(DriverSettings, kw_only=True, frozen=True):
@@ -80,7 +81,7 @@ def normal_endpoint(url: str) -> str:
         is_usable = False
     if parts is None or not is_usable or parts.username or parts.query or parts.fragment:
         raise WorkerRefused(
-            f"{url!r} is not the address (url) of a worker. Give it like http://127.0.0.1:8188.",
+            f"{without_secrets(url)[:200]!r} is not the address (url) of a worker. Give it like http://127.0.0.1:8188.",
             code="INVALID_WORKER_URL",
             details={"field": "url"},
         )

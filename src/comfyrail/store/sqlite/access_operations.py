@@ -35,13 +35,20 @@ class AccessOperations:
     _readers: Readers
     _clock: Clock
 
-    async def add_user(self, user: User) -> None:
+    async def add_user(self, user: User, *, is_own_tenant: bool = False) -> None:
         def add(tx: Transaction) -> None:
             if tx.one("get_user", user_id=user.id) is not None:
                 raise Conflict(
                     f"There is a user {user.id} already. Choose another id, or change that one.",
                     code="USER_EXISTS",
                     details={"user_id": user.id},
+                )
+            if is_own_tenant and tx.one("find_user_of_tenant", tenant=user.tenant) is not None:
+                raise Conflict(
+                    f"Other users have a tenant {user.tenant}. Give the tenant if this user is to "
+                    "see its jobs and files, or choose another id.",
+                    code="TENANT_EXISTS",
+                    details={"tenant": user.tenant},
                 )
             tx.run("insert_user", created_at=user.created_at, **_user_values(user))
 

@@ -5,6 +5,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
+from typing import Any
 
 from comfyrail.clock import Clock, Instant
 from comfyrail.errors import AssetNotFound, Conflict, NotFound
@@ -13,6 +14,7 @@ from comfyrail.jobs.job import Output
 from comfyrail.store.assets import AddedAsset, Asset, AssetPage, KnownContent, SameName
 from comfyrail.store.sqlite.readers import Readers, Snapshot
 from comfyrail.store.sqlite.rows import read_output
+from comfyrail.store.sqlite.usage_counts import check_bytes
 from comfyrail.store.sqlite.writer import Transaction, Writer
 
 MOST_NUMBERS = 1000
@@ -27,7 +29,12 @@ class AssetOperations:
     _clock: Clock
 
     async def add_asset(
-        self, asset: Asset, same_name: SameName = "keep_both", *, is_known_content: bool = False
+        self,
+        asset: Asset,
+        same_name: SameName = "keep_both",
+        *,
+        is_known_content: bool = False,
+        most_bytes: int | None = None,
     ) -> AddedAsset:
         def add(tx: Transaction) -> AddedAsset:
             there = _find(tx, asset.tenant, asset.id, tx.now)
@@ -37,14 +44,17 @@ class AssetOperations:
                 raise blob_not_found(asset.blake3)
             match same_name:
                 case "rename":
-                    return _add_renamed(tx, asset)
+                    return _add_renamed(tx, asset, most_bytes)
                 case "replace":
                     older = tx.all("list_assets_by_name", tenant=asset.tenant, name=asset.name)
+                    freed = sum(row["size"] for row in older)
+                    check_bytes(tx, asset.tenant, most_bytes, asset.size - freed)
                     for row in older:
                         tx.run("delete_asset", asset_id=row["id"])
                     _insert(tx, asset)
                     return AddedAsset(asset, freed=[row["blob_key"] for row in older])
                 case _:
+                    check_bytes(tx, asset.tenant, most_bytes, asset.size)
                     _insert(tx, asset)
                     return AddedAsset(asset)
 
@@ -57,13 +67,15 @@ class AssetOperations:
             raise _not_found(asset_id)
         return _asset(row)
 
-    async def list_assets(self, tenant: TenantId, after: AssetId | None, limit: int) -> AssetPage:
+    async def list_assets(
+        self, tenant: TenantId, after: AssetId | None, limit: int, name: str | None = None
+    ) -> AssetPage:
+        query = "list_assets" if name is None else "list_assets_of_name"
+        values: dict[str, Any] = {"tenant": tenant, "after": after, "limit": limit + 1}
+        if name is not None:
+            values["name"] = name
         now = self._clock.now()
-        rows = await self._readers.read(
-            lambda snapshot: snapshot.all(
-                "list_assets", tenant=tenant, after=after, limit=limit + 1, now=now
-            )
-        )
+        rows = await self._readers.read(lambda snapshot: snapshot.all(query, now=now, **values))
         assets = [_asset(row) for row in rows[:limit]]
         return AssetPage(assets, assets[-1].id if len(rows) > limit else None)
 
@@ -194,7 +206,7 @@ def _content(
     return found or source.one("find_output_by_blake3", tenant=tenant, blake3=blake3)
 
 
-def _add_renamed(tx: Transaction, asset: Asset) -> AddedAsset:
+def _add_renamed(tx: Transaction, asset: Asset, most_bytes: int | None) -> AddedAsset:
     """ComfyUI's rule: a name is looked for that is free, or that has the same bytes."""
     for name in _numbered(asset.name):
         there = tx.all("list_assets_by_name", tenant=asset.tenant, name=name)
@@ -202,6 +214,7 @@ def _add_renamed(tx: Transaction, asset: Asset) -> AddedAsset:
         if same is not None and not _is_expired(same, tx.now):
             return AddedAsset(_asset(same), is_new=False)
         if not there:
+            check_bytes(tx, asset.tenant, most_bytes, asset.size)
             renamed = dataclasses.replace(asset, name=name)
             _insert(tx, renamed)
             return AddedAsset(renamed)

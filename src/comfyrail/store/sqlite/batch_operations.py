@@ -369,7 +369,7 @@ def _insert_key(tx: Transaction, batch: NewBatch, key: IdempotencyKey | None) ->
         tx.run(
             "insert_batch_key",
             tenant=batch.tenant,
-            key=key.key,
+            key=key.kept_as,
             fingerprint=key.fingerprint,
             batch_id=batch.id,
             now=tx.now,
@@ -422,7 +422,7 @@ def _find_key(
     source: Transaction | Snapshot, tenant: TenantId, key: IdempotencyKey, now: Instant
 ) -> BatchId | None:
     oldest = after(now, -transitions.IDEMPOTENCY_SECONDS)
-    row = source.one("get_batch_key", tenant=tenant, key=key.key, oldest=oldest)
+    row = source.one("get_batch_key", tenant=tenant, key=key.kept_as, oldest=oldest)
     if row is None:
         return None
     if row["fingerprint"] != key.fingerprint:

@@ -5,6 +5,7 @@ import fcntl
 import hashlib
 import os
 import sqlite3
+import stat
 from pathlib import Path
 from typing import IO
 
@@ -16,6 +17,7 @@ from comfyrail.store.sqlite.trouble import is_locked, is_of_the_disk, store_erro
 DATABASE_NAME = "comfyrail.db"
 WAL_NAME = DATABASE_NAME + "-wal"
 LOCK_NAME = "comfyrail.lock"
+OF_OWNER_ALONE = stat.S_IRUSR | stat.S_IWUSR
 WAL_BYTES_KEPT = 32 << 20
 """What the write-ahead log is cut back to when a reader that had kept it growing has gone."""
 WRITER_PRAGMAS = (
@@ -28,7 +30,7 @@ WRITER_PRAGMAS = (
 def lock_folder(folder: Path) -> IO[str]:
     """Make this process the only one that uses the data folder, until the file is closed."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(OF_OWNER_ALONE | stat.S_IXUSR, parents=True, exist_ok=True)
         lock = (folder / LOCK_NAME).open("a+", encoding="utf-8")
     except OSError as error:
         raise _unwritable(folder, error) from error
@@ -69,6 +71,8 @@ def connect(
     """A connection with the settings that the store relies on; transactions are explicit."""
     path = folder / DATABASE_NAME
     mode = "ro" if read_only else "rwc" if may_create else "rw"
+    if mode == "rwc":
+        _make_private(path)
     try:
         connection = sqlite3.connect(
             f"file:{_quote(path)}?mode={mode}",
@@ -89,6 +93,13 @@ def connect(
     except sqlite3.Error as error:
         raise store_error(error, folder, "opened") from error
     return connection
+
+
+def _make_private(path: Path) -> None:
+    """A new database is for its owner alone; the files beside it get the same rights by SQLite."""
+    # What the disk refuses is said when SQLite opens the file.
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OF_OWNER_ALONE))
 
 
 def migrate(connection: sqlite3.Connection) -> None:

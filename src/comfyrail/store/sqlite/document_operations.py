@@ -8,6 +8,7 @@ from comfyrail.errors import Conflict, PayloadTooLarge
 from comfyrail.ids import TenantId
 from comfyrail.store.interface import Document
 from comfyrail.store.sqlite.readers import Readers
+from comfyrail.store.sqlite.usage_counts import check_bytes
 from comfyrail.store.sqlite.writer import Transaction, Writer
 
 MOST_BYTES = 256 << 20
@@ -38,7 +39,14 @@ class DocumentOperations:
         return [_document(row, row["size"]) for row in rows]
 
     async def put_document(
-        self, tenant: TenantId, area: str, name: str, content: bytes, version: int | None = None
+        self,
+        tenant: TenantId,
+        area: str,
+        name: str,
+        content: bytes,
+        version: int | None = None,
+        *,
+        most_bytes: int | None = None,
     ) -> int:
         def put(tx: Transaction) -> int:
             there = tx.one("get_document", tenant=tenant, area=area, name=name)
@@ -50,7 +58,9 @@ class DocumentOperations:
                     code="DOCUMENT_CHANGED",
                     details={"version": current},
                 )
-            _check_room(tx, tenant, len(content) - (len(there["content"]) if there else 0))
+            growth = len(content) - (len(there["content"]) if there else 0)
+            _check_room(tx, tenant, growth)
+            check_bytes(tx, tenant, most_bytes, growth)
             row = tx.one(
                 "put_document", tenant=tenant, area=area, name=name, content=content, now=tx.now
             )

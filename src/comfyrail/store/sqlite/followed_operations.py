@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 
 from comfyrail.ids import JobId, TenantId
 from comfyrail.jobs.states import JobState
+from comfyrail.store.signals import FOLLOWED
 from comfyrail.store.sqlite.lanes import needs_of_group
 from comfyrail.store.sqlite.readers import Readers, Snapshot
-from comfyrail.store.sqlite.writer import Writer
+from comfyrail.store.sqlite.writer import Transaction, Writer
 
 
 class FollowedOperations:
@@ -21,6 +22,13 @@ class FollowedOperations:
             lambda snapshot: snapshot.all("list_followed_jobs", after=after, limit=limit)
         )
         return [(TenantId(row["tenant"]), JobId(row["job_id"])) for row in rows]
+
+    async def follow_job(self, tenant: TenantId, job_id: JobId) -> None:
+        def follow(tx: Transaction) -> None:
+            tx.run("follow_job", job_id=job_id, tenant=tenant)
+            tx.notify(FOLLOWED)
+
+        await self._writer.write(follow)
 
     async def leave_job(self, job_id: JobId) -> None:
         await self._writer.write(lambda tx: tx.run("leave_job", job_id=job_id))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from comfyrail.store.sqlite.database import connect
-from comfyrail.store.sqlite.queries import QUERIES
+from comfyrail.store.sqlite.statements import execute
 from comfyrail.store.sqlite.trouble import store_error
 
 Result = TypeVar("Result")
@@ -25,11 +25,11 @@ class Snapshot:
         self._connection = connection
 
     def one(self, query: str, **values: Any) -> sqlite3.Row | None:
-        row: sqlite3.Row | None = self._connection.execute(QUERIES[query], values).fetchone()
+        row: sqlite3.Row | None = execute(self._connection, query, values).fetchone()
         return row
 
     def all(self, query: str, **values: Any) -> list[sqlite3.Row]:
-        return self._connection.execute(QUERIES[query], values).fetchall()
+        return execute(self._connection, query, values).fetchall()
 
 
 class Readers:

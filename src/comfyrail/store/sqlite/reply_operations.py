@@ -12,6 +12,9 @@ from comfyrail.store.sqlite.rows import encode
 from comfyrail.store.sqlite.transitions import IDEMPOTENCY_SECONDS
 from comfyrail.store.sqlite.writer import Transaction, Writer
 
+MOST_REPLIES = 2000
+"""Of a tenant; the oldest go first."""
+
 _decode_headers = msgspec.json.Decoder(list[tuple[str, str]]).decode
 
 
@@ -27,6 +30,7 @@ class ReplyOperations:
             row = tx.one("get_reply", tenant=tenant, key=key, oldest=oldest)
             if row is None:
                 tx.run("prune_replies", oldest=oldest)
+                tx.run("drop_replies", tenant=tenant, most=MOST_REPLIES - 1)
                 tx.run("claim_reply", tenant=tenant, key=key, owner=owner, now=tx.now)
                 return None
             if row["status"] is None:

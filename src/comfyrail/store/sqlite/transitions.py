@@ -92,7 +92,7 @@ def enqueue(tx: Transaction, job: NewJob) -> Enqueued:
         tx.run(
             "insert_key",
             tenant=job.tenant,
-            key=job.idempotency.key,
+            key=job.idempotency.kept_as,
             fingerprint=job.idempotency.fingerprint,
             job_id=job.id,
             now=tx.now,
@@ -119,15 +119,19 @@ def enqueue(tx: Transaction, job: NewJob) -> Enqueued:
 
 
 def _check_alias(tx: Transaction, job: NewJob) -> None:
+    """It takes the place in the history of the one that had its id before."""
     alias, surface = job.origin.alias, job.origin.surface
     if alias is None:
         return
     found = tx.one("find_by_alias", tenant=job.tenant, surface=surface, alias=alias)
-    if found is not None:
+    if found is None:
+        return
+    if not JobState(found["state"]).is_final:
         raise Conflict(
-            f"There is a job with the id '{alias[:80]}' already. Give another one, or none.",
+            f"A job with the id '{alias[:80]}' has not ended yet. Give another one, or none.",
             code="JOB_ID_IN_USE",
         )
+    tx.run("hide_job", tenant=job.tenant, job_id=found["id"])
 
 
 def _check_input(tx: Transaction, needed: JobInput) -> None:
@@ -161,7 +165,7 @@ def find_by_key(
 ) -> Enqueued | None:
     """The job of an earlier request under the same key."""
     oldest = after(now, -IDEMPOTENCY_SECONDS)
-    row = source.one("get_key", tenant=tenant, key=key.key, oldest=oldest)
+    row = source.one("get_key", tenant=tenant, key=key.kept_as, oldest=oldest)
     if row is None:
         return None
     if row["fingerprint"] != key.fingerprint:

@@ -1,7 +1,13 @@
-"""Jobs and seconds of a tenant, counted in the transaction that they come with."""
+"""Jobs, seconds and bytes of a tenant, counted in the transaction that they come with."""
 
 from comfyrail.ids import TenantId
-from comfyrail.jobs.quotas import JobQuota, MonthlyUsage, check_quota, month_of
+from comfyrail.jobs.quotas import (
+    JobQuota,
+    MonthlyUsage,
+    check_quota,
+    check_storage,
+    month_of,
+)
 from comfyrail.store.sqlite.writer import Transaction
 
 
@@ -15,6 +21,13 @@ def check_room(tx: Transaction, tenant: TenantId, quota: JobQuota | None, jobs: 
     row = tx.one("get_usage", tenant=tenant, month=month)
     used = MonthlyUsage(month, row["jobs"], row["gpu_seconds"]) if row else MonthlyUsage(month)
     check_quota(quota, used, jobs, tx.now)
+
+
+def check_bytes(tx: Transaction, tenant: TenantId, limit: int | None, more: int) -> None:
+    """Raise TooManyRequests unless a tenant may keep so many bytes more. Before any write, too."""
+    row = None if limit is None or more <= 0 else tx.one("stored_bytes", tenant=tenant)
+    if limit is not None and row is not None:
+        check_storage(limit, row["bytes"], more)
 
 
 def count_jobs(tx: Transaction, tenant: TenantId, jobs: int = 1) -> None:

@@ -18,8 +18,8 @@ from comfyrail.store.signals import Signals
 from comfyrail.store.sqlite.chores import Chores
 from comfyrail.store.sqlite.database import DATABASE_NAME, WAL_NAME, connect, folder_of
 from comfyrail.store.sqlite.open_files import OpenFile
-from comfyrail.store.sqlite.queries import QUERIES
 from comfyrail.store.sqlite.queue_figures import QueueFigures
+from comfyrail.store.sqlite.statements import execute
 from comfyrail.store.sqlite.trouble import (
     is_locked,
     is_of_the_database,
@@ -58,14 +58,14 @@ class Transaction:
         self.counted: list[_Counted] = []
 
     def run(self, query: str, **values: Any) -> None:
-        self._connection.execute(QUERIES[query], values)
+        execute(self._connection, query, values)
 
     def one(self, query: str, **values: Any) -> sqlite3.Row | None:
-        rows = self._connection.execute(QUERIES[query], values).fetchall()
+        rows = execute(self._connection, query, values).fetchall()
         return rows[0] if rows else None
 
     def all(self, query: str, **values: Any) -> list[sqlite3.Row]:
-        return self._connection.execute(QUERIES[query], values).fetchall()
+        return execute(self._connection, query, values).fetchall()
 
     def count(self, queue_class: QueueClass, rank: int, jobs: int, seconds: float) -> None:
         """Change the figures of the queue; undone when this does not reach the disk."""

@@ -1,1 +1,3 @@
-SELECT * FROM jobs WHERE tenant = :tenant AND surface = :surface AND alias = :alias;
+SELECT * FROM jobs WHERE tenant = :tenant AND surface = :surface AND alias = :alias
+ORDER BY id DESC
+LIMIT 1;

@@ -1,1 +1,2 @@
-INSERT INTO followed_jobs (job_id, tenant) VALUES (:job_id, :tenant);
+INSERT INTO followed_jobs (job_id, tenant) VALUES (:job_id, :tenant)
+ON CONFLICT DO NOTHING;
