@@ -120,7 +120,8 @@ async def test_order_of_a_disabled_user_closes_the_socket(held: Comfyrail) -> No
 async def test_one_tenant_does_not_take_the_places_of_others(held: Comfyrail) -> None:
     many, other = bearer(new_user("many")), bearer(new_user("other"))
     async with contextlib.AsyncExitStack() as stack:
-        http = await stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
+        many_at_once = aiohttp.TCPConnector(limit=0)
+        http = await stack.enter_async_context(aiohttp.ClientSession(connector=many_at_once))
         for _ in range(lasting.MOST_OF_A_TENANT):
             await stack.enter_async_context(http.ws_connect(f"{held.url}/ws", headers=many))
         with pytest.raises(aiohttp.WSServerHandshakeError) as caught:

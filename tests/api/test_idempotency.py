@@ -1,6 +1,7 @@
 """Requests with a name: done once, answered the same again."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,8 +15,11 @@ from starlette.types import Message, Receive, Scope, Send
 
 from comfyrail.access.permissions import OF_USERS, Permission
 from comfyrail.access.principal import LOCAL_USER, Principal
+from comfyrail.api.heads import SWITCHED_PROTOCOLS
 from comfyrail.api.idempotency import LONGEST_REPLY, REPLAYED, IdempotentPosts
 from comfyrail.api.operations import Operation
+from comfyrail.api.route_operations import RouteOperations
+from comfyrail.api.surfaces import OPERATIONS, ROUTERS
 from comfyrail.clock import Instant, SystemClock
 from comfyrail.errors import Conflict, PayloadTooLarge, StoreUnavailable
 from comfyrail.ids import TenantId, new_request_id
@@ -342,3 +346,15 @@ async def test_tenant_cannot_fill_the_database_with_documents(
         await store.put_document(LOCAL_USER.tenant, "x", "b", b"1234")
     await store.put_document(LOCAL_USER.tenant, "x", "a", b"1234")
     await store.put_document(OTHER.tenant, "x", "b", b"12345678")
+
+
+@pytest.mark.parametrize(("method", "path"), sorted(OPERATIONS))
+def test_operation_of_every_route_is_known_before_the_route_is_found(
+    method: str, path: str
+) -> None:
+    if OPERATIONS[method, path].status == SWITCHED_PROTOCOLS:
+        pytest.skip("a socket")
+    asked = re.sub(r"\{[^}]*\}", "x", path)
+    found = RouteOperations(ROUTERS, OPERATIONS).find(method.upper(), asked)
+    assert found is not None
+    assert found.permission is OPERATIONS[method, path].permission

@@ -11,8 +11,7 @@ from comfyrail.clock import Instant, SystemClock
 from comfyrail.errors import MalformedRequest
 from comfyrail.ids import TenantId
 from comfyrail.store.access import AddressBlock
-from comfyrail.store.interface import Store
-from comfyrail.store.sqlite.store import open_sqlite_store
+from comfyrail.store.sqlite.store import SqliteStore, open_sqlite_store
 from tests.graphs import picture
 from tests.processes import Comfyrail
 
@@ -20,13 +19,15 @@ NUMBERS = (2**63, -(2**63) - 1, 10**30)
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     opened = await open_sqlite_store(tmp_path / "data", SystemClock())
     yield opened
     await opened.close()
 
 
-async def test_store_refuses_a_number_that_it_cannot_keep_and_goes_on(store: Store) -> None:
+async def test_store_refuses_a_number_that_it_cannot_keep_and_goes_on(
+    store: SqliteStore,
+) -> None:
     tenant = TenantId("t")
     for number in NUMBERS:
         with pytest.raises(MalformedRequest):
@@ -58,7 +59,7 @@ def test_numbers_in_queries_are_bounded_on_every_route(running_server: Comfyrail
     assert len(found) > 10
     for method, path, name in found:
         for number in NUMBERS:
-            body = {} if method == "POST" else None
+            body: Any = {} if method == "POST" else None
             status, reply = running_server.call(method, f"{path}?{name}={number}", body)
             assert 400 <= status < 500, (method, path, name, number, reply)
 

@@ -9,6 +9,7 @@ import pytest
 from comfyrail.access.principal import LOCAL_USER
 from comfyrail.api.comfyui import entries
 from comfyrail.api.messages import encode
+from comfyrail.clock import Instant
 from comfyrail.ids import JobId
 from comfyrail.jobs.job import Job, Progress
 from comfyrail.jobs.states import JobState
@@ -33,7 +34,7 @@ def test_no_entry_is_lost_that_does_not_fit_into_what_is_kept(
 
     async def read_at_once() -> list[list[str]]:
         await read(jobs[:10])
-        return await asyncio.gather(read(jobs), read(jobs[::-1]), read(jobs[5:]))
+        return list(await asyncio.gather(read(jobs), read(jobs[::-1]), read(jobs[5:])))
 
     ids = [job.id for job in jobs]
     assert asyncio.run(read_at_once()) == [ids, ids[::-1], ids[5:]]
@@ -49,9 +50,9 @@ def ended_job(job_id: str) -> Job:
         rank=0,
         timeout_seconds=60.0,
         expected_seconds=1.0,
-        submitted_at=1,
-        started_at=2,
-        completed_at=3,
+        submitted_at=Instant(1),
+        started_at=Instant(2),
+        completed_at=Instant(3),
         attempts=1,
         retries=0,
         worker_id=None,

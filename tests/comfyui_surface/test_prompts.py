@@ -292,7 +292,8 @@ def test_numbers_that_json_has_not_count_as_null(plain: Script) -> None:
 
 def test_what_stands_beside_the_graph_has_limits(plain: Script) -> None:
     """The server answers others meanwhile: see the time of the second one."""
-    for extra_data in ({"x": "y" * (5 << 20)}, {"x": [[]] * 300_000}):
+    too_much: tuple[dict[str, Any], ...] = ({"x": "y" * (5 << 20)}, {"x": [[]] * 300_000})
+    for extra_data in too_much:
         assert "extra_data" in refuse(plain, picture(7), extra_data=extra_data)["error"]["message"]
     for name in ("client_id", "prompt_id", "number", "front", "partial_execution_targets"):
         assert name in refuse(plain, picture(7), **{name: [[]] * 600_000})["error"]["message"]

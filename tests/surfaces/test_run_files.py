@@ -106,6 +106,10 @@ def test_folder_of_a_tenant_is_one_name_that_no_other_tenant_has(name: str) -> N
 # Fetching
 
 
+def names_in(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
 def output(path: Path, name: str = "a.png") -> Output:
     content = path.read_bytes()
     file = NewOutput(
@@ -154,7 +158,7 @@ async def test_file_that_was_half_written_is_written_anew(tmp_path: Path) -> Non
     assert await fetcher.bring(TENANT, tmp_path, one, "a.png")
     await fetcher.settle(TENANT, tmp_path, [one])
     assert (tmp_path / "a.png").read_bytes() == b"bytes of it"
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.png", "blob"]
+    assert names_in(tmp_path) == ["a.png", "blob"]
 
 
 def test_names_that_are_taken_get_a_number() -> None:

@@ -75,14 +75,12 @@ class Place:
 
     async def until_left(self) -> None:
         async with asyncio.timeout(20):
-            while await self._store.followed_jobs("", 9):
+            while await self._store.followed_jobs("", 9):  # noqa: ASYNC110 - of another task
                 await asyncio.sleep(0.01)
 
     @asynccontextmanager
     async def keeper(self, fetcher: OutputFetcher | None = None) -> AsyncIterator[None]:
-        keeper = RunKeeper(
-            self._store, self._clock, self.states, fetcher or self.fetcher, Fleet()
-        )
+        keeper = RunKeeper(self._store, self._clock, self.states, fetcher or self.fetcher, Fleet())
         running = asyncio.create_task(keeper.run())
         try:
             yield
@@ -155,8 +153,9 @@ class Killed(OutputFetcher):
     """A server that is killed when a file is there and nobody has heard of it."""
 
     async def bring(self, tenant: TenantId, folder: Path, output: Output, name: str) -> bool:
-        await super().bring(tenant, folder, output, name)
-        raise asyncio.CancelledError
+        if await super().bring(tenant, folder, output, name):
+            raise asyncio.CancelledError
+        return False
 
 
 class KilledLater(OutputFetcher):
@@ -174,7 +173,7 @@ async def test_every_run_has_a_file_of_its_own_also_when_the_server_is_killed(
     dying = killed(place.folders, lambda _: place.blob)
     async with place.keeper(dying):
         async with asyncio.timeout(20):
-            while len(list(place.out.parent.rglob("*.png"))) < len(ids):
+            while len(list(place.out.parent.rglob("*.png"))) < len(ids):  # noqa: ASYNC110 - files
                 await asyncio.sleep(0.01)
     names = set()
     async with place.keeper():

@@ -35,7 +35,7 @@ def create_app(services: Services) -> ASGIApp:
     app.state.services = services
     app.state.methods_of = methods_of(OPERATIONS)
     app.state.describe = lambda: encode(build_openapi(app, OPERATIONS, HOT_PATHS))
-    operations = RouteOperations(app.routes, OPERATIONS)
+    operations = RouteOperations(ROUTERS, OPERATIONS)
     posts = IdempotentPosts(HotPaths(app, HOT_PATHS), services.replies, operations.find)
     inside = AgreedVersions(Heads(posts))
     return OneNamePaths(StatedVersions(Guard(inside, services.gate)))

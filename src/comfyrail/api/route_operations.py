@@ -1,10 +1,10 @@
 """Which operation a request means, before the framework has looked for its route."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from re import Pattern
 
+from fastapi import APIRouter
 from fastapi.routing import APIRoute
-from starlette.routing import BaseRoute
 
 from comfyrail.api.operations import Operation, Operations
 
@@ -12,13 +12,13 @@ from comfyrail.api.operations import Operation, Operations
 class RouteOperations:
     """Looks where the framework does, in the same order."""
 
-    def __init__(self, routes: Sequence[BaseRoute], operations: Operations) -> None:
+    def __init__(self, routers: Iterable[APIRouter], operations: Operations) -> None:
         self._whole: dict[tuple[str, str], Operation] = {}
         self._patterns: dict[str, list[tuple[Pattern[str], Operation]]] = {}
         for (method, path), operation in operations.items():
             if "{" not in path:
                 self._whole[method.upper(), path] = operation
-        for route in routes:
+        for route in (route for router in routers for route in router.routes):
             if isinstance(route, APIRoute) and "{" in route.path:
                 for method in route.methods or ():
                     found = operations.get((method.lower(), route.path))

@@ -220,9 +220,7 @@ class RunKeeper:
         brought = [output for output in outputs if files[output.file.id].is_written]
         await self._fetcher.settle(job.tenant, folder, brought)
 
-    async def _write_plan(
-        self, job: Job, record: RunRecord, files: dict[str, FetchedFile]
-    ) -> None:
+    async def _write_plan(self, job: Job, record: RunRecord, files: dict[str, FetchedFile]) -> None:
         def plan(state: RunState) -> None:
             state.fetch.files = list(files.values())
             _mark(state, FETCHING, None)
