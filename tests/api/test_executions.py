@@ -370,7 +370,7 @@ def test_job_past_its_timeout_is_stopped(running_server: Comfyrail) -> None:
 
 def test_failed_job_names_the_node(running_server: Comfyrail) -> None:
     graph = picture()
-    graph["1"] = {"class_type": "LoadImage", "inputs": {"image": "no such file.png"}}
+    graph["1"] = {"class_type": "LoadImage", "inputs": {"image": "gone/no such file.png"}}
     job = running_server.wait_for(running_server.submit(graph), "failed")
     assert job["error"]["code"] == "INPUT_FILE_MISSING"
     assert "no such file.png" in job["error"]["message"]

@@ -15,7 +15,6 @@ from starlette.types import Message, Receive, Scope, Send
 
 from comfyrail.access.permissions import OF_USERS, Permission
 from comfyrail.access.principal import LOCAL_USER, Principal
-from comfyrail.api.heads import SWITCHED_PROTOCOLS
 from comfyrail.api.idempotency import LONGEST_REPLY, REPLAYED, IdempotentPosts
 from comfyrail.api.operations import Operation
 from comfyrail.api.route_operations import RouteOperations
@@ -348,13 +347,9 @@ async def test_tenant_cannot_fill_the_database_with_documents(
     await store.put_document(OTHER.tenant, "x", "b", b"12345678")
 
 
-@pytest.mark.parametrize(("method", "path"), sorted(OPERATIONS))
-def test_operation_of_every_route_is_known_before_the_route_is_found(
-    method: str, path: str
-) -> None:
-    if OPERATIONS[method, path].status == SWITCHED_PROTOCOLS:
-        pytest.skip("a socket")
+@pytest.mark.parametrize("path", sorted(path for method, path in OPERATIONS if method == "post"))
+def test_operation_of_every_post_is_known_before_its_route_is_found(path: str) -> None:
     asked = re.sub(r"\{[^}]*\}", "x", path)
-    found = RouteOperations(ROUTERS, OPERATIONS).find(method.upper(), asked)
+    found = RouteOperations(ROUTERS, OPERATIONS).find("POST", asked)
     assert found is not None
-    assert found.permission is OPERATIONS[method, path].permission
+    assert found.permission is OPERATIONS["post", path].permission

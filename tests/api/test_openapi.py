@@ -130,6 +130,14 @@ def test_every_json_body_has_an_example_that_its_schema_allows(name: str) -> Non
         assert faults_of(content["example"], content["schema"]) == [], where
 
 
+@pytest.mark.parametrize(
+    "path", ["/v1/assets/{asset_id}/content", "/api/v2/assets/{asset_id}/content"]
+)
+def test_files_may_be_of_any_content_type(path: str) -> None:
+    for status in ("200", "206"):
+        assert set(operation(f"get {path}")["responses"][status]["content"]) == {"*/*"}
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("post ")])
 def test_every_post_takes_an_idempotency_key(name: str) -> None:
     assert "Idempotency-Key" in {each["name"] for each in operation(name)["parameters"]}

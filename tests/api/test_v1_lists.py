@@ -101,6 +101,23 @@ def test_made_up_cursors_and_words_are_refused(
     assert_error(reply, code)
 
 
+@pytest.mark.parametrize("path", ["/api/v1/tasks", "/v1/batches", "/v1/assets", "/v1/workflows"])
+@pytest.mark.parametrize("cursor", ["%00%ff", "A%20name", "!!!"])
+def test_made_up_cursors_are_refused_by_every_list(
+    running_server: Comfyrail, path: str, cursor: str
+) -> None:
+    status, reply = running_server.call("GET", f"{path}?cursor={cursor}")
+    assert status == 400, reply
+    assert reply["error"]["code"] == "INVALID_CURSOR"
+
+
+@pytest.mark.parametrize("path", ["/api/v1/tasks", "/v1/batches"])
+def test_id_is_no_cursor(running_server: Comfyrail, path: str) -> None:
+    query = "cursor=01890000-0000-7000-8000-000000000000"
+    status, reply = running_server.call("GET", f"{path}?{query}")
+    assert (status, reply["error"]["code"]) == (400, "INVALID_CURSOR")
+
+
 @pytest.mark.parametrize("field", ["callback_url", "output_config"])
 def test_what_nothing_heeds_yet_is_refused_by_name(running_server: Comfyrail, field: str) -> None:
     value: Any = "https://example.com" if field == "callback_url" else {"format": "webp"}

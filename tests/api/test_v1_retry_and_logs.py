@@ -148,7 +148,7 @@ def test_log_is_plain_text_for_those_who_ask_for_it(running_server: Comfyrail) -
 
 def test_log_says_why_a_job_failed(running_server: Comfyrail) -> None:
     graph = picture()
-    graph["1"] = {"class_type": "LoadImage", "inputs": {"image": "no such file.png"}}
+    graph["1"] = {"class_type": "LoadImage", "inputs": {"image": "gone/no such file.png"}}
     job_id = running_server.submit(graph)
     running_server.wait_for(job_id, "failed")
     last = running_server.call("GET", path(job_id, "logs"))[1]["lines"][-1]

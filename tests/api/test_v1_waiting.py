@@ -35,7 +35,7 @@ def test_runsync_answers_with_the_whole_execution_when_it_has_ended(
 
 def test_runsync_answers_200_for_a_job_that_fails(running_server: Comfyrail) -> None:
     graph = picture()
-    graph["1"] = {"class_type": "LoadImage", "inputs": {"image": "not there.png"}}
+    graph["1"] = {"class_type": "LoadImage", "inputs": {"image": "gone/not there.png"}}
     status, body = running_server.call("POST", RUNSYNC, {"workflow": graph})
     assert (status, body["status"]) == (200, "failed")
     assert body["error"]["code"] == "INPUT_FILE_MISSING"

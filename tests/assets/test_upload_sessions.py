@@ -1,5 +1,6 @@
 """Uploads in parts go on after a break of the line, of the client and of the server [10.8]."""
 
+import asyncio
 import errno
 import hashlib
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ from comfyrail.errors import (
     MalformedRequest,
     NotFound,
     PayloadTooLarge,
+    RequestError,
     StorageFull,
 )
 from comfyrail.usecases.upload_sessions import (
@@ -144,12 +146,126 @@ async def test_too_much_is_refused_and_none_of_it_counts(kit: Kit) -> None:
     content = PICTURE + bytes(CHUNK_BYTES)
     found = await refused(send(kit, upload_id, 0, content, 20 << 20))
     assert isinstance(found, PayloadTooLarge)
-    span = Span(0, 1000, 20 << 20)
-    found = await refused(kit.uploads.write(ANN, upload_id, span, chunks(PICTURE)))
+    found = await refused(kit.uploads.write(ANN, upload_id, Span(0, 1000), chunks(PICTURE)))
     assert isinstance(found, PayloadTooLarge)
     found = await refused(send(kit, upload_id, 0, PICTURE, 5))
     assert found.code == "INVALID_CONTENT_RANGE"
     assert (await kit.uploads.get(ANN, upload_id)).record.offset == 0
+
+
+@pytest.mark.parametrize("length", [1000, len(PICTURE) - 1, len(PICTURE) + 1, 2 << 20])
+async def test_part_that_is_not_as_long_as_its_range_says_does_not_count(
+    kit: Kit, length: int
+) -> None:
+    upload_id = await begin(kit, 20 << 20)
+    span = Span(0, length, 20 << 20)
+    found = await refused(kit.uploads.write(ANN, upload_id, span, chunks(PICTURE)))
+    assert (type(found), found.code) == (MalformedRequest, "INVALID_CONTENT_RANGE")
+    assert (await kit.uploads.get(ANN, upload_id)).record.offset == 0
+
+
+@pytest.mark.parametrize("sha256", ["", "x", "0" * 63, "0" * 65, "g" * 64, "md5:" + "0" * 64])
+async def test_hash_that_is_none_is_refused_at_the_beginning(kit: Kit, sha256: str) -> None:
+    found = await refused(begin(kit, sha256=sha256))
+    assert (type(found), found.code) == (RequestError, "INVALID_SHA256")
+
+
+async def test_hash_may_say_what_it_is_and_have_large_letters(kit: Kit) -> None:
+    digest = hashlib.sha256(PICTURE).hexdigest()
+    for number, text in enumerate((digest.upper(), f"sha256:{digest}")):
+        upload_id = await begin(kit, name=f"{number}.png", sha256=text)
+        assert (await send(kit, upload_id, 0, PICTURE)).asset is not None
+
+
+class Stalled:
+    """A part of which some has come, and nothing more comes."""
+
+    def __init__(self, *sent: bytes) -> None:
+        self._sent = sent
+        self.is_waiting = asyncio.Event()
+        self.is_closed = False
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        try:
+            for each in self._sent:
+                yield each
+            self.is_waiting.set()
+            await asyncio.Event().wait()
+        finally:
+            self.is_closed = True
+
+
+async def stalled_part(
+    kit: Kit, upload_id: str, size: int, *sent: bytes
+) -> tuple[Stalled, asyncio.Task[ComfyrailError]]:
+    body = Stalled(*sent)
+    span = Span(0, size, size)
+    writing = kit.uploads.write(ANN, upload_id, span, body.chunks())
+    task = asyncio.create_task(refused(writing))
+    await body.is_waiting.wait()
+    return body, task
+
+
+async def test_newer_part_takes_over_from_one_that_has_stalled(kit: Kit) -> None:
+    upload_id = await begin(kit)
+    body, older = await stalled_part(kit, upload_id, len(PICTURE), PICTURE[:5000])
+    async with asyncio.timeout(5):
+        done = await send(kit, upload_id, 0, PICTURE)
+        found = await older
+    assert done.asset is not None
+    assert kit.assets.path_of(done.asset).read_bytes() == PICTURE
+    assert (type(found), found.code) == (Conflict, "UPLOAD_TAKEN_OVER")
+    assert body.is_closed
+
+
+async def test_newer_part_goes_on_behind_what_a_stalled_one_has_written(kit: Kit) -> None:
+    large = PICTURE + bytes(3 << 20)
+    upload_id = await begin(kit, len(large))
+    _, older = await stalled_part(
+        kit, upload_id, len(large), large[: 1 << 20], large[1 << 20 : 2 << 20]
+    )
+    async with asyncio.timeout(5):
+        done = await send(kit, upload_id, 2 << 20, large[2 << 20 :], len(large))
+        assert (await older).code == "UPLOAD_TAKEN_OVER"
+    assert done.asset is not None
+    assert done.asset.sha256 == hashlib.sha256(large).hexdigest()
+
+
+async def test_of_several_parts_the_newest_is_taken(kit: Kit) -> None:
+    upload_id = await begin(kit)
+    older = []
+    for _ in range(3):
+        _, task = await stalled_part(kit, upload_id, len(PICTURE), PICTURE[:5000])
+        older.append(task)
+    async with asyncio.timeout(5):
+        assert (await send(kit, upload_id, 0, PICTURE)).asset is not None
+        codes = [(await task).code for task in older]
+    assert codes == ["UPLOAD_TAKEN_OVER"] * 3
+
+
+async def test_part_that_could_not_be_taken_breaks_no_other_off(kit: Kit) -> None:
+    upload_id = await begin(kit, 20 << 20)
+    await kit.uploads.write(ANN, upload_id, Span(0), chunks(PICTURE))
+    body = Stalled(b"more")
+    span = Span(len(PICTURE))
+    older = asyncio.create_task(refused(kit.uploads.write(ANN, upload_id, span, body.chunks())))
+    await body.is_waiting.wait()
+    for wrong in (Span(0, 5, 20 << 20), Span(len(PICTURE), 5, 21), Span(0, CHUNK_BYTES + 1)):
+        await refused(kit.uploads.write(ANN, upload_id, wrong, chunks(b"12345")))
+    assert not older.done()
+    assert not body.is_closed
+    await kit.uploads.cancel(ANN, upload_id)
+    await older
+
+
+async def test_upload_can_be_cancelled_while_a_part_has_stalled(kit: Kit) -> None:
+    upload_id = await begin(kit)
+    _, older = await stalled_part(kit, upload_id, len(PICTURE), PICTURE[:5000])
+    async with asyncio.timeout(5):
+        await kit.uploads.cancel(ANN, upload_id)
+        assert (await older).code == "UPLOAD_TAKEN_OVER"
+    assert isinstance(await refused(kit.uploads.get(ANN, upload_id)), NotFound)
+    assert not list((kit.folder / "uploads").iterdir())
 
 
 async def test_a_file_that_cannot_be_kept_need_not_come_to_its_end(kit: Kit) -> None:

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import http.client
 import json
+import time
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -195,6 +196,59 @@ def test_parts_are_sent_by_range_or_by_offset(running_server: Comfyrail) -> None
     assert running_server.fetch("GET", reply["asset"]["url"])[1] == content
     assert running_server.call("DELETE", path) == (204, None)
     assert code(running_server.call("GET", path)) == (404, "UPLOAD_NOT_FOUND")
+
+
+def test_range_that_disagrees_with_the_body_is_refused(running_server: Comfyrail) -> None:
+    content = png(21)
+    size = len(content)
+    body = {"name": "range.png", "size": size}
+    _, session = running_server.call("POST", "/v1/uploads/sessions", body)
+    path = f"/v1/uploads/sessions/{session['upload_id']}"
+    for said in (f"bytes 0-{size - 2}/{size}", f"bytes 0-{size - 1}/{size + 1}"):
+        refused = running_server.call(
+            "PUT", path, content, Content_Range=said, Content_Type="application/octet-stream"
+        )
+        assert code(refused) == (400, "INVALID_CONTENT_RANGE")
+    short = running_server.call(
+        "PUT",
+        path,
+        content[:-1],
+        Content_Range=f"bytes 0-{size - 1}/{size}",
+        Content_Type="application/octet-stream",
+    )
+    assert code(short) == (400, "INVALID_CONTENT_RANGE")
+    assert running_server.call("GET", path)[1]["offset"] == 0
+
+
+def test_hash_that_is_none_is_refused_at_once(running_server: Comfyrail) -> None:
+    for sha256 in ("", "x"):
+        body = {"name": "hash.png", "size": 5, "sha256": sha256}
+        refused = running_server.call("POST", "/v1/uploads/sessions", body)
+        assert code(refused) == (422, "INVALID_SHA256")
+
+
+def test_upload_goes_on_at_once_after_a_part_has_stalled(running_server: Comfyrail) -> None:
+    content = png(22, (200, 150))
+    body = {"name": "stalled.png", "size": len(content)}
+    _, session = running_server.call("POST", "/v1/uploads/sessions", body)
+    path = f"/v1/uploads/sessions/{session['upload_id']}"
+    connection = http.client.HTTPConnection(urlsplit(running_server.url).netloc, timeout=10)
+    connection.putrequest("PUT", path)
+    connection.putheader("Content-Length", str(len(content)))
+    connection.putheader("Upload-Offset", "0")
+    connection.putheader("Content-Type", "application/octet-stream")
+    connection.endheaders()
+    connection.send(content[:1000])
+    began = time.monotonic()
+    status, reply = running_server.call(
+        "PUT", path, content, Upload_Offset="0", Content_Type="application/octet-stream"
+    )
+    assert (status, reply["status"]) == (201, "done")
+    assert time.monotonic() - began < 10
+    older = connection.getresponse()
+    assert older.status == 409 or json.load(older)["status"] == "done"
+    connection.close()
+    assert running_server.fetch("GET", reply["asset"]["url"])[1] == content
 
 
 def test_an_upload_whose_client_is_gone_leaves_nothing(running_server: Comfyrail) -> None:

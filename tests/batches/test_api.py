@@ -79,6 +79,17 @@ def test_grid_runs_and_reports_as_one(running_server: Comfyrail) -> None:
     assert listed["batches"][0]["batch_id"] == reply["batch_id"]
 
 
+def test_list_of_batches_goes_on_at_its_cursor(running_server: Comfyrail) -> None:
+    made = [
+        submit(running_server, workflow=picture(), grid={"1.color": [n]})["batch_id"]
+        for n in range(3)
+    ]
+    _, first = running_server.call("GET", "/v1/batches?limit=2")
+    _, rest = running_server.call("GET", f"/v1/batches?limit=1&cursor={first['next_cursor']}")
+    found = [each["batch_id"] for each in first["batches"] + rest["batches"]]
+    assert found == made[::-1]
+
+
 def test_cancel_ends_all_jobs_running_ones_too(running_server: Comfyrail) -> None:
     graph = slow_picture(60)
     reply = submit(running_server, workflow=graph, grid={"1.color": [1, 2, 3]}, priority=9)

@@ -78,10 +78,10 @@ def test_repeated_job_is_cached_by_comfyui_and_still_has_its_output(house: Comfy
 
 def test_comfyuis_own_refusal_reaches_the_caller(house: Comfyrail) -> None:
     graph = picture()
-    graph["1"] = {"class_type": "LoadImage", "inputs": {"image": "nope.png"}}
+    graph["1"] = {"class_type": "LoadImage", "inputs": {"image": "gone/nope.png"}}
     job = house.wait_for(house.submit(graph), "failed")
     assert job["error"]["code"] == "PROMPT_REJECTED"
-    assert "Invalid image file: nope.png" in job["error"]["message"]
+    assert "Invalid image file: gone/nope.png" in job["error"]["message"]
 
 
 def test_node_types_of_both_are_known_and_jobs_go_where_they_can_run(

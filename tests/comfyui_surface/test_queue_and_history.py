@@ -173,7 +173,7 @@ def test_a_job_is_cancelled_by_its_id(plain: Script) -> None:
 def test_a_long_history_comes_in_parts(plain: Script) -> None:
     """Larger than all that is kept, and no less complete."""
     info = {"extra_pnginfo": {"filler": "x" * 300_000}}
-    ids = [plain.queue(picture(number), extra_data=info)["prompt_id"] for number in range(8)]
+    ids = [plain.queue(picture(number), extra_data=info)["prompt_id"] for number in range(710, 718)]
     for prompt_id in ids:
         done(plain, prompt_id)
 

@@ -240,10 +240,10 @@ def test_a_prompt_that_is_taken_out_of_the_queue_is_not_said_to_be_over(plain: S
         plain.queue(slow_picture(8, color), client_id="others")
     wait_until(lambda: len(plain.get("/queue")["queue_running"]) == 2)
     with plain.connect() as socket:
-        taken_out = plain.queue(picture(3))["prompt_id"]
+        taken_out = plain.queue(picture(721))["prompt_id"]
         plain.post("/queue", {"delete": [taken_out]})
         plain.post("/interrupt", {})
-        kept = plain.queue(picture(4))["prompt_id"]
+        kept = plain.queue(picture(722))["prompt_id"]
 
         messages = socket.until_over(kept)
 

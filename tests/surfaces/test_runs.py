@@ -4,8 +4,10 @@ import base64
 import hashlib
 import io
 import json
+import sqlite3
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -398,6 +400,7 @@ def test_unknown_runs_are_404(house: Comfyrail) -> None:
         ("GET", f"/comfyui/workflow/{NOWHERE}/progress"),
         ("GET", f"/comfyui/workflow/{NOWHERE}/outputs"),
         ("POST", f"/comfyui/workflow/{NOWHERE}/cancel"),
+        ("POST", f"/comfyui/workflow/{NOWHERE}/fetch"),
         ("GET", f"/workflow/state?workflow_id={NOWHERE}"),
         ("DELETE", f"/workflow/state?workflow_id={NOWHERE}"),
     ):
@@ -514,3 +517,46 @@ def test_outputs_of_a_run_that_ended_while_nobody_fetched_are_fetched_at_the_nex
         house.wait_ready()
         assert progress(house, run_id)["status"] == "completed"
         assert len(list((allowed / "out").iterdir())) == 1
+
+
+def test_fetching_that_was_given_up_is_told_and_can_be_asked_for_again(tmp_path: Path) -> None:
+    out = tmp_path / "allowed" / "out"
+    out.parent.mkdir()
+    house = server(tmp_path / "data", workers=1, **environment(tmp_path))
+    with house:
+        house.wait_ready()
+        run_id = start(house, workflow=slow_picture(0.5), output_dir="out")
+        out.write_text("in the way")
+        wait_state(house, run_id, lambda state: state["fetch"]["state"] == "waiting")
+        house.kill()
+        give_up(tmp_path / "data", run_id)
+        house.start()
+        house.wait_ready()
+        given_up = progress(house, run_id)
+        assert given_up["status"] == "completed"
+        assert given_up["message"].startswith("The outputs could not be brought to output_dir")
+        assert house.call("GET", "/workflow/state/summary")[1]["not_fetched"] == [run_id]
+        status, body = house.call("POST", f"/comfyui/workflow/{run_id}/fetch")
+        assert (status, body["error"]["code"]) == (422, "PATH_REFUSED")
+        out.unlink()
+        status, body = house.call("POST", f"/comfyui/workflow/{run_id}/fetch")
+        assert (status, body["workflow_id"]) == (200, run_id)
+        wait_state(house, run_id, lambda state: state["fetch"]["state"] == "done")
+        assert len(list(out.iterdir())) == 1
+        assert house.call("GET", "/workflow/state/summary")[1]["not_fetched"] == []
+        status, body = house.call("POST", f"/comfyui/workflow/{run_id}/fetch")
+        assert (status, body["error"]["code"]) == (409, "NOTHING_TO_FETCH")
+
+
+def give_up(data: Path, run_id: str) -> None:
+    """As a server does after some minutes; this one is stopped."""
+    with closing(sqlite3.connect(data / "comfyrail.db")) as database, database:
+        (text,) = database.execute(
+            "SELECT content FROM documents WHERE area = 'runs' AND name = ?", [run_id]
+        ).fetchone()
+        state = json.loads(text)
+        state["fetch"]["state"] = "failed"
+        state["status"] = "completed"
+        content = json.dumps(state).encode()
+        database.execute("UPDATE documents SET content = ? WHERE name = ?", [content, run_id])
+        database.execute("DELETE FROM followed_jobs WHERE job_id = ?", [run_id])

@@ -21,6 +21,7 @@ from comfyrail.api.batch_contract import (
     plan_of,
     reply_body,
 )
+from comfyrail.api.cursors import LONGEST_CURSOR, read_cursor, write_cursor
 from comfyrail.api.idempotency import REPLAYED, idempotency_key
 from comfyrail.api.messages import decode_json, json_response, read_json, read_json_text
 from comfyrail.api.services import principal_of, services_of
@@ -68,14 +69,14 @@ def _read_submission(content: bytes, key: IdempotencyKey | None) -> BatchSubmiss
 async def list_batches(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    cursor: Annotated[str | None, Query(max_length=64)] = None,
+    cursor: Annotated[str | None, Query(max_length=LONGEST_CURSOR)] = None,
 ) -> Response:
     """Newest first. Pass `next_cursor` back as `cursor` to go on."""
-    after = BatchId(cursor) if cursor else None
+    after = read_cursor(cursor)
     statuses, following = await services_of(request).batches.page(
-        principal_of(request), after, limit
+        principal_of(request), BatchId(after) if after else None, limit
     )
-    return json_response(batch_list(statuses, following))
+    return json_response(batch_list(statuses, write_cursor(following)))
 
 
 @router.get(BATCH)

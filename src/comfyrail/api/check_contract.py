@@ -21,8 +21,13 @@ WorkflowText = Annotated[
     msgspec.Raw,
     msgspec.Meta(
         description="ComfyUI's API format, bare or as {'nodes': …}, or the editor's own format.",
-        extra_json_schema={"type": "object"},
+        extra_json_schema={"type": ["object", "null"]},
     ),
+]
+
+JudgedText = Annotated[
+    msgspec.Raw,
+    msgspec.Meta(description="A workflow, or what is to be one: the findings say what is wrong."),
 ]
 
 
@@ -30,7 +35,7 @@ ParameterText = Annotated[
     msgspec.Raw,
     msgspec.Meta(
         description="An object: values by declared name or by 'node.input'.",
-        extra_json_schema={"type": "object"},
+        extra_json_schema={"type": ["object", "null"]},
     ),
 ]
 
@@ -48,7 +53,7 @@ class CheckRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     the workflow that comes of it.
     """
 
-    workflow: WorkflowText = msgspec.field(default_factory=msgspec.Raw)
+    workflow: JudgedText = msgspec.field(default_factory=msgspec.Raw)
     workflow_id: str | None = None
     input_params: ParameterText = msgspec.field(default_factory=msgspec.Raw)
     auto_fix: bool = False

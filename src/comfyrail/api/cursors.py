@@ -30,12 +30,16 @@ def read_cursor(cursor: str | None) -> str | None:
         content = b""
     raw = content[:ID_BYTES]
     if len(content) != ID_BYTES + CHECK_BYTES or content[ID_BYTES:] != _check(raw):
-        raise MalformedRequest(
-            "The cursor is none of this list. Take next_cursor from the page before, or leave it "
-            "out to begin anew.",
-            code="INVALID_CURSOR",
-        )
+        raise invalid_cursor()
     return str(uuid.UUID(bytes=raw))
+
+
+def invalid_cursor() -> MalformedRequest:
+    return MalformedRequest(
+        "The cursor is none of this list. Take next_cursor from the page before, or leave it out "
+        "to begin anew.",
+        code="INVALID_CURSOR",
+    )
 
 
 def _check(raw: bytes) -> bytes:

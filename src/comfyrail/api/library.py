@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from comfyrail.api.cursors import invalid_cursor
 from comfyrail.api.library_contract import (
     LIBRARY,
     LIBRARY_ENTRY,
@@ -22,6 +23,7 @@ from comfyrail.api.library_contract import (
 from comfyrail.api.messages import check_content_type, json_response, read_body, read_json
 from comfyrail.api.services import principal_of, services_of
 from comfyrail.library.files import LIMITS, PREVIEW_FILE
+from comfyrail.library.names import is_name
 from comfyrail.library.writer import Added
 from comfyrail.usecases.library import Draft
 
@@ -47,7 +49,9 @@ async def list_workflows(
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     cursor: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
-    """By name, each in its newest version. Pass `next_cursor` back as `cursor` to go on."""
+    """By name, each in its newest version. A cursor is a name: the list goes on behind it."""
+    if cursor and not is_name(cursor):
+        raise invalid_cursor()
     page = await services_of(request).library.page(principal_of(request), cursor, limit)
     return json_response(list_body(page))
 

@@ -65,6 +65,11 @@ SAMPLES: dict[int, errors.ComfyrailError] = {
     507: errors.StorageFull("The disk has no room left. Nothing was kept."),
 }
 
+KEY_REUSED = errors.IdempotencyMismatch(
+    "This Idempotency-Key was used for another request. Take a new one.",
+    details={"key": "order-4711"},
+)
+
 MEANINGS: dict[int, str] = {
     400: "The request cannot be read",
     401: "Nobody knows who is asking",
@@ -102,8 +107,13 @@ def samples_of(
     method: str, path: str, operation: Operation
 ) -> Iterator[tuple[int, Any, errors.ComfyrailError]]:
     """Status and body of each error, as the path says them."""
-    for status in statuses_of(method, path, operation):
-        error = SAMPLES.get(status) or errors.RequestError("It cannot be done.")
+    found = [
+        (status, SAMPLES.get(status) or errors.RequestError("It cannot be done."))
+        for status in statuses_of(method, path, operation)
+    ]
+    if method == "post":  # some surfaces say it with another status than the other 422s
+        found.append((422, KEY_REUSED))
+    for status, error in found:
         body = _body(error)
         for dialect in DIALECTS:
             if dialect.paths.match(path):

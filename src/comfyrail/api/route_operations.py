@@ -10,7 +10,9 @@ from comfyrail.api.operations import Operation, Operations
 
 
 class RouteOperations:
-    """Looks where the framework does, in the same order."""
+    """Looks where the framework does, in the same order; of hot paths it knows those without
+    parameters.
+    """
 
     def __init__(self, routers: Iterable[APIRouter], operations: Operations) -> None:
         self._whole: dict[tuple[str, str], Operation] = {}

@@ -1,7 +1,9 @@
 """Uploads in parts, taken up again after a break: of the line, of the client, of the server."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +29,7 @@ from comfyrail.store.disk_trouble import disk_error
 from comfyrail.usecases.asset_intake import empty_file, file_too_large
 from comfyrail.usecases.asset_names import check_name
 from comfyrail.usecases.assets import Assets, read_file
+from comfyrail.usecases.upload_turns import Turn, Turns
 
 Result = TypeVar("Result")
 
@@ -35,6 +38,10 @@ WRITE_BYTES = 1 << 20
 SESSION_SECONDS = 86_400.0
 MOST_SESSIONS = 20
 """Of a tenant, that are not done."""
+NONE_COUNTS = frozenset({"PAYLOAD_TOO_LARGE", "INVALID_CONTENT_RANGE"})
+"""Errors of a part that is not what was announced."""
+
+_SHA256 = re.compile(r"(?:sha256:)?[0-9a-f]{64}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,9 @@ class UploadSession:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Which bytes of a file a request has. None: it does not say."""
+    """Which bytes of a file a request has. None: it does not say. With a `total` it has `length`
+    bytes, no more and no less.
+    """
 
     start: int
     length: int | None = None
@@ -72,7 +81,7 @@ class UploadSessions:
         self._refuse_new_work = refuse_new_work
         self._known: dict[str, UploadRecord] | None = None
         self._loading = asyncio.Lock()
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._turns: dict[str, Turns] = {}
 
     async def begin(
         self,
@@ -87,6 +96,7 @@ class UploadSessions:
     ) -> UploadSession:
         self._refuse_new_work()
         check_name(name)
+        _check_sha256(sha256)
         self._assets.expiry(expires_in)
         limit = self._assets.rules.max_bytes
         if size <= 0:
@@ -129,24 +139,30 @@ class UploadSessions:
         """Take the next part; with the last one the file becomes an asset.
 
         Raises Conflict, code UPLOAD_OFFSET, for a part that is not the next one. What came of a
-        part before the line broke is kept.
+        part before the line broke is kept. A newer request takes over from one whose part still
+        comes: that one raises Conflict, code UPLOAD_TAKEN_OVER.
         """
-        await self._find(principal, upload_id)
-        async with self._turns.setdefault(upload_id, asyncio.Lock()):
+        record = await self._find(principal, upload_id)
+        if not record.is_done:
+            _check_announced(record, span)
+            if span.start < record.offset:
+                raise _not_the_next(record, span)
+        async with self._turns_of(upload_id).take(span.start) as turn:
             record = await self._find(principal, upload_id)
             if record.is_done:
                 return UploadSession(record, await self._asset(principal, record))
-            _check_span(record, span)
+            if span.start != record.offset:
+                raise _not_the_next(record, span)
             self._refuse_new_work()
             if record.offset < record.size:
-                record = await self._take(record, span, chunks)
+                record = await self._take(record, span, chunks, turn)
             if record.offset < record.size:
                 return UploadSession(record)
             return await self._finish(principal, record)
 
     async def cancel(self, principal: Principal, upload_id: str) -> None:
         await self._find(principal, upload_id)
-        async with self._turns.setdefault(upload_id, asyncio.Lock()):
+        async with self._turns_of(upload_id).take():
             await self._forget(await self._find(principal, upload_id))
 
     async def sweep(self) -> int:
@@ -154,32 +170,38 @@ class UploadSessions:
         now = self._clock.now()
         old = [each for each in (await self._all()).values() if each.expires_at <= now]
         for record in old:
-            async with self._turns.setdefault(record.id, asyncio.Lock()):
+            async with self._turns_of(record.id).take():
                 await self._forget(record)
         return len(old)
 
+    def _turns_of(self, upload_id: str) -> Turns:
+        return self._turns.setdefault(upload_id, Turns())
+
     async def _take(
-        self, record: UploadRecord, span: Span, chunks: AsyncIterator[bytes]
+        self, record: UploadRecord, span: Span, chunks: AsyncIterator[bytes], turn: Turn
     ) -> UploadRecord:
         came = record.offset
         most = min(CHUNK_BYTES if span.length is None else span.length, record.size - record.offset)
         buffer = bytearray()
         try:
-            async for chunk in chunks:
-                buffer += chunk
-                if came + len(buffer) - record.offset > most:
-                    raise _part_too_large(most)
-                if len(buffer) >= WRITE_BYTES:
-                    await self._on_disk(self._parts.write, record, came, bytes(buffer))
-                    came += len(buffer)
-                    buffer.clear()
+            async with aclosing(turn.chunks_of(chunks)) as coming:
+                async for chunk in coming:
+                    buffer += chunk
+                    if came + len(buffer) - record.offset > most:
+                        raise _not_as_announced(span) if span.total else _part_too_large(most)
+                    if len(buffer) >= WRITE_BYTES:
+                        await self._on_disk(self._parts.write, record, came, bytes(buffer))
+                        came += len(buffer)
+                        buffer.clear()
+            if span.total and came + len(buffer) - record.offset != span.length:
+                raise _not_as_announced(span)
             if buffer:
                 await self._on_disk(self._parts.write, record, came, bytes(buffer))
                 came += len(buffer)
-        except PayloadTooLarge:
-            raise  # what came is not what was announced: none of it counts
-        except RequestError:
-            await self._keep(record, came)
+        except RequestError as error:
+            is_sent_again = turn.next_start == record.offset
+            if error.code not in NONE_COUNTS and not is_sent_again:
+                await self._keep(record, came)
             raise
         return await self._keep(record, came)
 
@@ -290,7 +312,7 @@ class UploadSessions:
             raise disk_error("The folder of uploads", self._folder, error) from error
 
 
-def _check_span(record: UploadRecord, span: Span) -> None:
+def _check_announced(record: UploadRecord, span: Span) -> None:
     if span.total is not None and span.total != record.size:
         raise MalformedRequest(
             f"The upload was announced with {record.size} bytes, not {span.total}.",
@@ -299,12 +321,29 @@ def _check_span(record: UploadRecord, span: Span) -> None:
         )
     if span.length is not None and span.length > CHUNK_BYTES:
         raise _part_too_large(CHUNK_BYTES)
-    if span.start != record.offset:
-        raise Conflict(
-            f"The next part begins at byte {record.offset}, not at {span.start}. Go on there.",
-            code="UPLOAD_OFFSET",
-            details={"offset": record.offset, "size": record.size},
+
+
+def _check_sha256(sha256: str | None) -> None:
+    if sha256 is not None and _SHA256.fullmatch(sha256) is None:
+        raise RequestError(
+            "sha256 has 64 hexadecimal digits, or is left out.", code="INVALID_SHA256"
         )
+
+
+def _not_the_next(record: UploadRecord, span: Span) -> Conflict:
+    return Conflict(
+        f"The next part begins at byte {record.offset}, not at {span.start}. Go on there.",
+        code="UPLOAD_OFFSET",
+        details={"offset": record.offset, "size": record.size},
+    )
+
+
+def _not_as_announced(span: Span) -> MalformedRequest:
+    return MalformedRequest(
+        f"Content-Range announces {span.length:,} bytes, and the body has another number of them. "
+        "Send the part again.",
+        code="INVALID_CONTENT_RANGE",
+    )
 
 
 def _part_too_large(limit: int) -> PayloadTooLarge:

@@ -44,7 +44,7 @@ OPERATIONS: Operations = {
         contract.SessionBody,
         201,
         contract.SessionRequest,
-        (413, 415),
+        (413, 415, 422),
         example={"name": "film.mp4", "size": 41943040},
     ),
     ("get", contract.SESSION): Operation(
@@ -72,7 +72,7 @@ OPERATIONS: Operations = {
     ("get", contract.CONTENT): Operation(
         Permission.ASSETS_READ,
         "Download an asset",
-        "application/octet-stream",
+        "*/*",
         errors=(404, 416),
         other_statuses=(206, 304),
     ),

@@ -259,12 +259,14 @@ def _span(request: Request) -> Span:
         found = _CONTENT_RANGE.fullmatch(given.strip())
         if found is not None:
             first, last, total = (int(number) for number in found.groups())
-            if first <= last < total:
-                return Span(first, last - first + 1, total)
+            length = last - first + 1
+            if length > 0 and last < total and announced_size(request) in {None, length}:
+                return Span(first, length, total)
     elif offset is not None and _NUMBER.fullmatch(offset):
         return Span(int(offset), announced_size(request))
     raise MalformedRequest(
-        "Say which part it is: 'Content-Range: bytes 0-8388607/41943040', or 'Upload-Offset: 0'.",
+        "Say which part it is, as long as the body: 'Content-Range: bytes 0-8388607/41943040', or "
+        "'Upload-Offset: 0'.",
         code="INVALID_CONTENT_RANGE",
     )
 

@@ -66,7 +66,7 @@ OPERATIONS: Operations = {
     ("get", contract.CONTENT): Operation(
         Permission.ASSETS_READ,
         "Comfy API v2: the bytes of an asset",
-        "application/octet-stream",
+        "*/*",
         errors=(404, 416),
         headers=("Range",),
         other_statuses=(206,),

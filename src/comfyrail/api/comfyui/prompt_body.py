@@ -31,7 +31,7 @@ PREVIEW_METHODS = frozenset({"default", "none", "auto", "latent2rgb", "taesd"})
 LARGEST_FIELD = 1 << 16
 LARGEST_TARGETS = 1 << 20
 LARGEST_EXTRA_DATA = 4 << 20
-MOST_EXTRA_VALUES = 200_000
+MOST_VALUES = 200_000
 LARGEST_WITH_NAN = 4 << 20
 EMPTY = 100
 """A longer text is no empty object, whatever spaces it has."""
@@ -103,9 +103,18 @@ def _read_body(content: bytes) -> _Body:
     try:
         return decode_json(content, _body)
     except MalformedRequest:
-        if len(content) > LARGEST_WITH_NAN or not any(each in content for each in _NO_NUMBERS):
+        if not any(each in content for each in _NO_NUMBERS) or _is_much(content):
             raise
     return decode_json(_without_nan(content), _body)
+
+
+def _is_much(content: bytes) -> bool:
+    return len(content) > LARGEST_WITH_NAN or _count_values(content) > MOST_VALUES
+
+
+def _count_values(content: bytes) -> int:
+    """About."""
+    return content.count(b",") + content.count(b"[") + content.count(b"{")
 
 
 def _without_nan(content: bytes) -> bytes:
@@ -170,11 +179,9 @@ def _given_extra_data(raw: msgspec.Raw) -> Mapping[str, Any]:
     content = bytes(raw)
     if not content:
         return {}
-    values = content.count(b",") + content.count(b"[") + content.count(b"{")
-    if len(content) <= LARGEST_EXTRA_DATA and values > MOST_EXTRA_VALUES:
-        raise MalformedRequest(
-            f"extra_data has about {values:,} values; {MOST_EXTRA_VALUES:,} at most."
-        )
+    values = _count_values(content)
+    if len(content) <= LARGEST_EXTRA_DATA and values > MOST_VALUES:
+        raise MalformedRequest(f"extra_data has about {values:,} values; {MOST_VALUES:,} at most.")
     given = _field(raw, "extra_data", LARGEST_EXTRA_DATA)
     if not isinstance(given, dict):
         raise MalformedRequest("extra_data must be a JSON object.")

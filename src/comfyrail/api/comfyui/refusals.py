@@ -53,11 +53,15 @@ def part_of(prompt: Prompt, outputs: Sequence[str]) -> dict[str, Any]:
 
 
 def refusal_of_all(error: InvalidWorkflow) -> Refusal | None:
-    """Of a prompt that is too long: nobody need read it again to say so."""
+    """Of a prompt that is too long, or no JSON: nobody need read it again to say so."""
     findings: Sequence[Finding] = error.details.get("findings", ())
     for each in findings:
-        if each["error_code"] == TOO_LARGE and each.get("node_id") is None:
+        if each.get("node_id") is not None:
+            continue
+        if each["error_code"] == TOO_LARGE:
             return Refusal(say.refusal(_general(each["error_code"], each["message"])))
+        if each["error_code"] == MalformedWorkflow.code and "reason" in each.get("details", {}):
+            return Refusal(say.refusal(say.invalid_request(each["message"])))
     return None
 
 

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from comfyrail.access.permissions import Permission
 from comfyrail.api.access.acts import note_act
 from comfyrail.api.contract import moment
+from comfyrail.api.cursors import LONGEST_CURSOR, read_cursor, write_cursor
 from comfyrail.api.idempotency import REPLAYED, idempotency_key
 from comfyrail.api.messages import decode_json, json_response, read_json, read_json_text
 from comfyrail.api.operations import Operation, Operations
@@ -85,14 +86,19 @@ async def list_tasks(
     request: Request,
     status: TaskStatus | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
-    cursor: Annotated[str | None, Query(max_length=64)] = None,
+    cursor: Annotated[str | None, Query(max_length=LONGEST_CURSOR)] = None,
 ) -> Response:
     """Newest first, those that came in as tasks. `next_cursor` goes on as `cursor`."""
     where = JobFilter(STATE_OF[status] if status else None, surface=SURFACE)
-    after = JobId(cursor) if cursor else None
-    page = await services_of(request).jobs.page(principal_of(request), where, after, limit)
+    after = read_cursor(cursor)
+    page = await services_of(request).jobs.page(
+        principal_of(request), where, JobId(after) if after else None, limit
+    )
     return json_response(
-        TaskList(tasks=[task_body(job) for job in page.jobs], next_cursor=page.next_cursor)
+        TaskList(
+            tasks=[task_body(job) for job in page.jobs],
+            next_cursor=write_cursor(page.next_cursor),
+        )
     )
 
 
