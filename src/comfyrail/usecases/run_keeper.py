@@ -98,8 +98,8 @@ class RunKeeper:
             await self._try_until_done(tenant, job_id)
         finally:
             del self._following[job_id]
-            # Whoever has asked for it while it was being left was passed over.
-            self._store.signals.notify(FOLLOWED)
+        # Whoever has asked for it while it was being left was passed over.
+        self._store.signals.notify(FOLLOWED)
 
     async def _try_until_done(self, tenant: TenantId, job_id: JobId) -> None:
         """See a run through, however often something comes in between."""
