@@ -115,7 +115,7 @@ async def test_graph_that_can_be_mended_runs_again_mended(
         job_id = await house.submit()
         job = await house.ended(job_id)
         assert (job.state, job.retries) == (JobState.COMPLETED, 1)
-        assert worker.prompts[worker.submitted[-1]]["prompt"]["1"]["inputs"] == {"mended": True}
+        assert worker.prompts[worker.submitted[-1]]["prompt"]["1"]["inputs"]["mended"] is True
         told = [each.data for each in await events_of(house, job_id) if "changes" in each.data]
         assert [each["changes"] for each in told] == [["mode is 'a' now"]]
 
