@@ -80,7 +80,7 @@ def test_comfyuis_own_refusal_reaches_the_caller(house: Comfyrail) -> None:
     graph = picture()
     graph["1"] = {"class_type": "LoadImage", "inputs": {"image": "gone/nope.png"}}
     job = house.wait_for(house.submit(graph), "failed")
-    assert job["error"]["code"] == "PROMPT_REJECTED"
+    assert job["error"]["code"] == "INPUT_FILE_MISSING"
     assert "Invalid image file: gone/nope.png" in job["error"]["message"]
 
 
