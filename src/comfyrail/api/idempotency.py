@@ -82,16 +82,13 @@ class IdempotentPosts:
         key = _key_in(scope)
         principal: Principal | None = scope.get("principal")
         operation = None if key is None else self._find_operation(scope["method"], scope["path"])
-        if key is None or principal is None or operation is None:
+        if key is None or principal is None or operation is None or not operation.writes:
             await self._app(scope, receive, send)
             return
         request = _HashedRequest(scope, receive)
         kept_as = kept_key(principal.user_id, key)
         try:
             check_key(key)
-            if not operation.writes:
-                await self._app(scope, receive, send)
-                return
             check_permission(scope, operation.permission)
             kept = await self._replies.claim_reply(principal.tenant, kept_as, scope["request_id"])
             if kept is not None and not await request.is_that_of(kept.fingerprint):

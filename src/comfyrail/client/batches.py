@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from comfyrail.client.library import Ask
+from comfyrail.client.calls import Ask
 from comfyrail.client.paths import quoted
 
 WATCH_SECONDS = 1.0

@@ -2,19 +2,17 @@
 
 import base64
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 
 import aiohttp
 import msgspec
 
+from comfyrail.client.calls import Ask, Call
 from comfyrail.client.paths import quoted
 
 EXPORT_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=60)
 DOWNLOAD_CHUNK = 1 << 18
-
-Reply = TypeVar("Reply")
 
 
 class _Unchanged:
@@ -71,30 +69,6 @@ class _WorkflowList(msgspec.Struct):
 
 class _VersionList(msgspec.Struct):
     versions: list[WorkflowSummary]
-
-
-class Ask(Protocol):
-    async def __call__(
-        self,
-        method: str,
-        path: str,
-        kind: type[Reply],
-        body: Mapping[str, Any] | bytes | None = None,
-        *,
-        headers: Mapping[str, str] | None = None,
-    ) -> Reply: ...
-
-
-class Call(Protocol):
-    def __call__(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | bytes | None = None,
-        *,
-        headers: Mapping[str, str] | None = None,
-        timeout: aiohttp.ClientTimeout = ...,
-    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]: ...
 
 
 class Library:

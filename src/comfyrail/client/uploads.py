@@ -2,19 +2,18 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import BinaryIO
 
 import aiohttp
 import msgspec
 
+from comfyrail.client.calls import Ask, Call
 from comfyrail.client.errors import RequestFailed, ServerUnreachable
 from comfyrail.client.paths import quoted
 
-Reply = TypeVar("Reply")
 Told = Callable[[int, int], None]
 """Called with the bytes that are there, and all that there will be."""
 
@@ -55,30 +54,6 @@ class _Session(msgspec.Struct):
     size: int
     chunk_size: int
     asset: Asset | None
-
-
-class Ask(Protocol):
-    async def __call__(
-        self,
-        method: str,
-        path: str,
-        kind: type[Reply],
-        body: Mapping[str, Any] | bytes | None = None,
-        *,
-        headers: Mapping[str, str] | None = None,
-    ) -> Reply: ...
-
-
-class Call(Protocol):
-    def __call__(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | bytes | None = None,
-        *,
-        headers: Mapping[str, str] | None = None,
-        timeout: aiohttp.ClientTimeout = ...,
-    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]: ...
 
 
 class Uploads:
