@@ -284,9 +284,11 @@ async def test_answer_that_cannot_be_kept_is_given_all_the_same(
 
 
 @pytest.mark.parametrize("key", ["", "k" * 256, "a\x7fb"])
-async def test_key_that_is_none_is_refused(door: Door, key: str) -> None:
-    reply = await door.post(key)
+@pytest.mark.parametrize("path", ["/a", "/read"])
+async def test_key_that_is_none_is_refused(door: Door, path: str, key: str) -> None:
+    reply = await door.post(key, path=path)
     assert (reply.status, reply.code) == (400, "INVALID_IDEMPOTENCY_KEY")
+    assert door.app.done == 0
 
 
 async def test_key_is_forgotten_after_a_day(door: Door, clock: SetClock) -> None:

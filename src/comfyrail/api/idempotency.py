@@ -69,8 +69,8 @@ def check_key(key: str) -> None:
 
 
 class IdempotentPosts:
-    """Around all routes. Requests without a key, callers that nobody knows, and routes that change
-    nothing or that there are not, pass through.
+    """Around all routes. Requests without a key, callers that nobody knows, and routes that there are
+    not, pass through; so do routes that change nothing, once the key is seen to be one.
     """
 
     def __init__(self, app: ASGIApp, replies: Replies, find_operation: FindOperation) -> None:
@@ -82,13 +82,20 @@ class IdempotentPosts:
         key = _key_in(scope)
         principal: Principal | None = scope.get("principal")
         operation = None if key is None else self._find_operation(scope["method"], scope["path"])
-        if key is None or principal is None or operation is None or not operation.writes:
+        if key is None or principal is None or operation is None:
+            await self._app(scope, receive, send)
+            return
+        try:
+            check_key(key)
+        except ComfyrailError as error:
+            await error_response(error, scope)(scope, receive, send)
+            return
+        if not operation.writes:
             await self._app(scope, receive, send)
             return
         request = _HashedRequest(scope, receive)
         kept_as = kept_key(principal.user_id, key)
         try:
-            check_key(key)
             check_permission(scope, operation.permission)
             kept = await self._replies.claim_reply(principal.tenant, kept_as, scope["request_id"])
             if kept is not None and not await request.is_that_of(kept.fingerprint):
