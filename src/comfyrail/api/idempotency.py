@@ -69,8 +69,8 @@ def check_key(key: str) -> None:
 
 
 class IdempotentPosts:
-    """Around all routes. Requests without a key, callers that nobody knows, and routes that there are
-    not, pass through; so do routes that change nothing, once the key is seen to be one.
+    """Around all routes. Requests without a key, callers that nobody knows, and routes that are not
+    there pass through; so do those that change nothing, once the key is seen to be one.
     """
 
     def __init__(self, app: ASGIApp, replies: Replies, find_operation: FindOperation) -> None:
