@@ -107,8 +107,8 @@ def test_job_that_nobody_submitted_is_doubled(data: Path, ledger: Ledger) -> Non
 
 
 SECOND_EVENT = """
-    INSERT INTO events (job_id, number, type, at, data)
-    SELECT job_id, number + 1, type, at, data FROM events WHERE type = 'execution.completed'
+    INSERT INTO events (tenant, job_id, number, type, at, data)
+    SELECT tenant, job_id, number + 1, type, at, data FROM events WHERE type = 'execution.completed'
 """
 SECOND_ATTEMPT = """
     INSERT INTO attempts (job_id, number, worker_id, token, prompt_id, state,

@@ -8,10 +8,12 @@ from comfyrail.clock import Instant
 from comfyrail.ids import AssetId, AttemptToken, BatchId, JobId, OutputId, TenantId, WorkerId
 from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.needs import JobNeeds
+from comfyrail.jobs.output_config import AS_IT_IS, OutputConfig
 from comfyrail.jobs.priority import DEFAULT_PRIORITY, QueueClass, Standing
 from comfyrail.jobs.quotas import JobQuota
 from comfyrail.jobs.recovery import MAXIMUM_RETRIES, RecoveryKind
 from comfyrail.jobs.states import AttemptState, JobState
+from comfyrail.jobs.webhooks import JobWebhook
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class NewJob:
     inputs: "tuple[JobInput, ...]" = ()
     quota: JobQuota | None = None
     """What the caller may use in a month. Jobs of a batch are counted with the batch."""
+    output_config: OutputConfig = AS_IT_IS
+    webhook: JobWebhook | None = None
 
     @property
     def rank(self) -> int:
@@ -190,6 +194,7 @@ class Attempt:
     """Their names, as its job was placed by them."""
     runs_alone: bool = False
     """Nothing else is to be on the worker with it."""
+    output_config: OutputConfig = AS_IT_IS
 
 
 @dataclass(frozen=True, slots=True)

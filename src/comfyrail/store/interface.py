@@ -22,6 +22,7 @@ from comfyrail.jobs.job import (
 )
 from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.outcome import Outcome
+from comfyrail.jobs.output_config import AS_IT_IS, OutputConfig
 from comfyrail.jobs.parameter_search import Search
 from comfyrail.jobs.priority import Standing
 from comfyrail.jobs.queue import (
@@ -34,6 +35,7 @@ from comfyrail.jobs.queue import (
     QueueTotals,
 )
 from comfyrail.jobs.states import JobState
+from comfyrail.jobs.webhooks import JobWebhook
 from comfyrail.store.signals import Signals
 
 DEFAULT_LEASE_SECONDS = 15.0
@@ -157,6 +159,8 @@ class JobWishes:
 
     execution_config: bytes | None
     queue_timeout: float | None
+    output_config: OutputConfig = AS_IT_IS
+    webhook: JobWebhook | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections import defaultdict
 from types import TracebackType
 from typing import Self
 
-from comfyrail.ids import JobId
+from comfyrail.ids import JobId, TenantId
 
 HELD = "held"
 """Jobs that may not start yet have come."""
@@ -22,6 +22,11 @@ FOLLOWED = "followed"
 def job_topic(job_id: JobId) -> str:
     """Something new is in the job's event log."""
     return f"job/{job_id}"
+
+
+def tenant_topic(tenant: TenantId) -> str:
+    """Something new is in the log of one of the tenant's jobs."""
+    return f"tenant/{tenant}"
 
 
 def cancel_topic(job_id: JobId) -> str:

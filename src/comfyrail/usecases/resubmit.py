@@ -68,6 +68,8 @@ class ResubmitJob:
             idempotency=idempotency,
             origin=Origin(surface, job_id),
             worker=WorkerId(needs.worker) if needs.worker else None,
+            output_config=wishes.output_config,
+            webhook=wishes.webhook,
         )
         return await self._submit(principal, submission)
 

@@ -14,10 +14,12 @@ from comfyrail.fleet.prompt_secrets import PromptSecrets
 from comfyrail.ids import JobId, WorkerId, new_job_id
 from comfyrail.jobs.job import OWN_DOOR, BatchPlace, IdempotencyKey, NewJob, Origin
 from comfyrail.jobs.needs import JobNeeds
+from comfyrail.jobs.output_config import AS_IT_IS, OutputConfig
 from comfyrail.jobs.priority import DEFAULT_PRIORITY, HIGHEST_PRIORITY, LOWEST_PRIORITY
 from comfyrail.jobs.quotas import JobQuota
 from comfyrail.jobs.recovery import MAXIMUM_RETRIES, MOST_RETRIES
 from comfyrail.jobs.states import JobState
+from comfyrail.jobs.webhooks import JobWebhook
 from comfyrail.planning.analysis import Analysis
 from comfyrail.results.input_files import InputFiles
 from comfyrail.store.interface import Enqueued, Store
@@ -64,6 +66,8 @@ class Submission:
     """Keys for its nodes, which go to the worker too and are stored nowhere."""
     worker: WorkerId | None = None
     """The only worker that it may go to."""
+    output_config: OutputConfig = AS_IT_IS
+    webhook: JobWebhook | None = None
     output_folder: str | None = None
     """A folder below the worker's outputs, into which nodes that take a prefix save their files."""
 
@@ -195,6 +199,8 @@ class SubmitWorkflow:
             origin=submission.origin,
             extra_data=submission.extra_data,
             inputs=checked.examination.inputs,
+            output_config=submission.output_config,
+            webhook=submission.webhook,
         )
         return Prepared(job, checked.examination.fixes)
 

@@ -10,6 +10,7 @@ from comfyrail.errors import Conflict, JobNotFound
 from comfyrail.ids import JobId, TenantId, first_id_at
 from comfyrail.jobs.job import IdempotencyKey, Job, Origin
 from comfyrail.jobs.needs import JobNeeds
+from comfyrail.jobs.output_config import read_output_config
 from comfyrail.jobs.priority import QueueClass, Standing
 from comfyrail.jobs.queue import Backlog, LaneKey, QueuePlace, QueueState, QueueTotals
 from comfyrail.jobs.states import JobState
@@ -85,7 +86,13 @@ class QueueOperations:
         def read(snapshot: Snapshot) -> JobWishes:
             job_of(snapshot, tenant, job_id)
             row = snapshot.one("get_wishes", job_id=job_id)
-            return JobWishes(*row) if row else JobWishes(None, None)
+            if row is None:
+                return JobWishes(None, None)
+            return JobWishes(
+                row["execution_config"],
+                row["queue_timeout"],
+                read_output_config(row["output_config"]),
+            )
 
         return await self._readers.read(read)
 

@@ -13,6 +13,7 @@ from comfyrail.jobs.events import Event, EventType
 from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.job import Attempt, AttemptRecord, Job, NewOutput, Output, Progress
 from comfyrail.jobs.needs import JobNeeds
+from comfyrail.jobs.output_config import read_output_config
 from comfyrail.jobs.priority import QueueClass
 from comfyrail.jobs.queue import QueuedJob
 from comfyrail.jobs.recovery import RecoveryKind
@@ -88,6 +89,7 @@ def read_attempt(row: sqlite3.Row) -> Attempt:
         cancel_requested=bool(row["cancel_requested"]),
         models=JobNeeds.decode(row["needs"]).model_names if row["needs"] else frozenset(),
         runs_alone=bool(row["runs_alone"]),
+        output_config=read_output_config(row["output_config"]),
     )
 
 

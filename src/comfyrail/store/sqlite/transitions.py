@@ -12,6 +12,7 @@ from comfyrail.jobs.faults import queue_timeout
 from comfyrail.jobs.job import Attempt, IdempotencyKey, Job, JobInput, NewJob, Usage
 from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.outcome import RETRYING, Conclusion, Failed, Lost, Outcome, Past, conclude
+from comfyrail.jobs.output_config import AS_IT_IS
 from comfyrail.jobs.priority import Standing
 from comfyrail.jobs.queue import Placement, QueuePlace
 from comfyrail.jobs.recovery import (
@@ -24,7 +25,16 @@ from comfyrail.jobs.recovery import (
 )
 from comfyrail.jobs.states import AttemptState, JobState, check_transition
 from comfyrail.store.interface import RECORDS_KEPT, Assignment, Enqueued
-from comfyrail.store.signals import BATCHES, FOLLOWED, HELD, QUEUE, RECORDS, cancel_topic, job_topic
+from comfyrail.store.signals import (
+    BATCHES,
+    FOLLOWED,
+    HELD,
+    QUEUE,
+    RECORDS,
+    cancel_topic,
+    job_topic,
+    tenant_topic,
+)
 from comfyrail.store.sqlite.queue_figures import QueueFigures, bucket_start
 from comfyrail.store.sqlite.readers import Snapshot
 from comfyrail.store.sqlite.rows import encode, output_values, read_attempt, read_job
@@ -85,6 +95,7 @@ def enqueue(tx: Transaction, job: NewJob) -> Enqueued:
         execution_config=job.execution_config,
         origin=job.origin.data,
         extra_data=job.extra_data,
+        output_config=None if job.output_config == AS_IT_IS else encode(job.output_config),
     )
     for each in job.inputs:
         _need_input(tx, job.id, each)
@@ -113,7 +124,7 @@ def enqueue(tx: Transaction, job: NewJob) -> Enqueued:
         place = place_of(tx, tx.figures, job.rank, job.id)
         data |= _described(tx, place, job.needs)
         tx.count(job.standing.queue_class, job.rank, 1, job.expected_seconds)
-    _write_event(tx, job.id, 1, NewEvent(EventType.QUEUED, data))
+    _write_event(tx, job.tenant, job.id, 1, NewEvent(EventType.QUEUED, data))
     tx.notify(QUEUE)
     return Enqueued(job.id, job.submitted_at, job.expected_seconds, place)
 
@@ -410,12 +421,17 @@ def request_cancel(tx: Transaction, job: Job) -> Job:
 
 def append_event(tx: Transaction, job_id: JobId, event: NewEvent) -> None:
     counted = tx.one("count_event", job_id=job_id)
-    _write_event(tx, job_id, counted["last_event"] if counted else 1, event)
+    if counted is None:
+        raise StaleAttempt(f"The job {job_id} is gone.")
+    _write_event(tx, TenantId(counted["tenant"]), job_id, counted["last_event"], event)
 
 
-def _write_event(tx: Transaction, job_id: JobId, number: int, event: NewEvent) -> None:
+def _write_event(
+    tx: Transaction, tenant: TenantId, job_id: JobId, number: int, event: NewEvent
+) -> None:
     tx.run(
         "insert_event",
+        tenant=tenant,
         job_id=job_id,
         number=number,
         type=event.type,
@@ -423,6 +439,7 @@ def _write_event(tx: Transaction, job_id: JobId, number: int, event: NewEvent) -
         data=encode(event.data),
     )
     tx.notify(job_topic(job_id))
+    tx.notify(tenant_topic(tenant))
 
 
 def get_attempt(tx: Transaction, token: AttemptToken) -> Attempt:

@@ -1,1 +1,2 @@
-INSERT INTO events (job_id, number, type, at, data) VALUES (:job_id, :number, :type, :at, :data);
+INSERT INTO events (tenant, job_id, number, type, at, data)
+VALUES (:tenant, :job_id, :number, :type, :at, :data);
