@@ -7,7 +7,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 
-from bench import affinity, duration, engine, scheduling, service, validation
+from bench import affinity, duration, engine, scheduling, service, validation, webhooks
 
 BENCHMARKS: dict[str, Callable[[], Awaitable[None]]] = {
     "start": service.start,
@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, Callable[[], Awaitable[None]]] = {
     "validation": validation.workflows,
     "scheduling": scheduling.rounds,
     "affinity": affinity.warm_models,
+    "webhooks": webhooks.deliveries,
 }
 
 

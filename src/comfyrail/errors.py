@@ -18,6 +18,7 @@ ComfyrailError
 │   │   ├── MalformedWorkflow
 │   │   ├── CyclicWorkflow
 │   │   └── UnknownParameter
+│   ├── InvalidWebhook            an address, header or template that cannot be used
 │   ├── InvalidLibraryEntry       what the library of workflows cannot keep or read
 │   └── WorkerRefused             a worker that cannot be added
 ├── WorkerError                   a worker did not do what was asked
@@ -34,6 +35,7 @@ ComfyrailError
 ├── OutgoingError                 a request to an address that a user chose did not work
 │   ├── AddressRefused            the address may not be asked at all
 │   └── ResponseTooLarge
+├── ConversionFailed              a picture cannot be made into what is wanted
 ├── NotReady                      the server cannot work yet
 └── ConfigurationError            the server cannot start like this
 
@@ -118,6 +120,12 @@ class NotFound(RequestError):
     code = "NOT_FOUND"
 
 
+class Gone(RequestError):
+    """It was there, and is not any more."""
+
+    code = "GONE"
+
+
 class JobNotFound(NotFound):
     code = "EXECUTION_NOT_FOUND"
 
@@ -156,6 +164,14 @@ class KeyNotFound(NotFound):
 
 class BlockNotFound(NotFound):
     code = "BLOCK_NOT_FOUND"
+
+
+class EndpointNotFound(NotFound):
+    code = "WEBHOOK_NOT_FOUND"
+
+
+class DeliveryNotFound(NotFound):
+    code = "DELIVERY_NOT_FOUND"
 
 
 class Conflict(RequestError):
@@ -205,6 +221,12 @@ class CyclicWorkflow(InvalidWorkflow):
 
 class UnknownParameter(InvalidWorkflow):
     code = "UNKNOWN_PARAMETER"
+
+
+class InvalidWebhook(RequestError):
+    """Somebody to be told whom nothing can be told, or not like this."""
+
+    code = "INVALID_WEBHOOK"
 
 
 class InvalidLibraryEntry(RequestError):
@@ -291,6 +313,13 @@ class AddressRefused(OutgoingError):
 
 class ResponseTooLarge(OutgoingError):
     code = "RESPONSE_TOO_LARGE"
+
+
+class ConversionFailed(ComfyrailError):
+    """The message is the reason alone."""
+
+    category: Category = "execution"
+    code = "OUTPUT_NOT_CONVERTED"
 
 
 class NotReady(ComfyrailError):

@@ -38,7 +38,7 @@ def test_field_of_v1_is_told_its_place_in_v2(
     running_server: Comfyrail, field: str, place: str
 ) -> None:
     error = refused(running_server, {"workflow": GRAPH, field: 5})
-    assert f"It goes into `{place}`." in error["message"]
+    assert f"It goes into `{place}`" in error["message"]
     assert error["details"]["field"] == field
 
 

@@ -116,17 +116,3 @@ def test_id_is_no_cursor(running_server: Comfyrail, path: str) -> None:
     query = "cursor=01890000-0000-7000-8000-000000000000"
     status, reply = running_server.call("GET", f"{path}?{query}")
     assert (status, reply["error"]["code"]) == (400, "INVALID_CURSOR")
-
-
-@pytest.mark.parametrize("field", ["callback_url", "output_config"])
-def test_what_nothing_heeds_yet_is_refused_by_name(running_server: Comfyrail, field: str) -> None:
-    value: Any = "https://example.com" if field == "callback_url" else {"format": "webp"}
-    status, reply = running_server.call(
-        "POST", "/v1/workflows/execute", {"workflow": picture(), field: value}
-    )
-    assert status == 422
-    assert assert_error(reply, "NOT_SUPPORTED_YET")["details"] == {"field": field}
-    status, _ = running_server.call(
-        "POST", "/v1/workflows/execute", {"workflow": picture(), field: None}
-    )
-    assert status == 202

@@ -48,6 +48,7 @@ def test_job_goes_in_and_is_followed_by_its_links(running_server: Comfyrail) -> 
         "retry_of": None,
         "batch_id": None,
         "batch_index": None,
+        "workflow_id": None,
     }
     (output,) = job["result"]["outputs"]
     assert running_server.call("GET", links["outputs"])[1]["outputs"] == [output]
@@ -68,7 +69,7 @@ def test_job_goes_in_and_is_followed_by_its_links(running_server: Comfyrail) -> 
 
 
 def test_every_field_of_v1_has_its_place_in_v2(running_server: Comfyrail) -> None:
-    fields = set(Execution.__struct_fields__) - {"webhook_delivered"}
+    fields = set(Execution.__struct_fields__)
     assert set(V2_OF_V1) == fields
     assert set(STATUS_OF) == set(JobState)
     accepted = submit(running_server, picture(42))
@@ -114,8 +115,9 @@ def test_all_options_of_v1_are_there(running_server: Comfyrail) -> None:
         ({"execution_config": {"priority": 0}}, 400, "INVALID_PRIORITY"),
         ({"execution_config": {"engine": {"strategy": "x"}}}, 400, "INVALID_EXECUTION_CONFIG"),
         ({"execution_config": {"not_before": "2027-06-01T00:00:00"}}, 400, "NO_TIME_ZONE"),
-        ({"webhook_config": {"url": "https://example.com"}}, 422, "NOT_SUPPORTED_YET"),
-        ({"output_config": {}}, 422, "NOT_SUPPORTED_YET"),
+        ({"webhook_config": {"url": "http://127.0.0.1/"}}, 422, "INVALID_WEBHOOK"),
+        ({"webhook_config": {"url": "https://x.example", "timeout": 0}}, 400, "MALFORMED_REQUEST"),
+        ({"output_config": {"format": "gif"}}, 400, "MALFORMED_REQUEST"),
         ({"workflow": {}}, 422, "SCHEMA_VALIDATION_ERROR"),
     ],
 )

@@ -20,7 +20,7 @@ from comfyrail.jobs.outcome import Completed
 from comfyrail.jobs.priority import standing_of
 from comfyrail.network.outgoing import OutgoingHttp
 from comfyrail.results.asset_sweeper import AssetSweeper
-from comfyrail.results.blobs import LocalBlobStore
+from comfyrail.results.disk_blobs import DiskBlobStore
 from comfyrail.results.input_files import InputFiles
 from comfyrail.results.sweeper import BlobSweeper
 from comfyrail.store.assets import Asset
@@ -106,7 +106,7 @@ class Kit:
     folder: Path
     clock: ManualClock
     store: SqliteStore
-    blobs: LocalBlobStore
+    blobs: DiskBlobStore
     assets: Assets
     uploads: UploadSessions
     inputs: InputFiles
@@ -166,6 +166,13 @@ class Kit:
         await self.finish(attempt, content)
         return attempt
 
+    async def bytes_of(self, asset: Asset) -> bytes:
+        return b"".join([chunk async for chunk in (await self.assets.open(asset)).chunks()])
+
+    async def inode_of(self, asset: Asset) -> int:
+        async with self.assets.local(asset) as path:
+            return path.stat().st_ino
+
     def blob_files(self) -> set[str]:
         root = self.folder / "blobs"
         return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
@@ -185,13 +192,13 @@ async def asset_kit(
 ) -> AsyncIterator[Kit]:
     clock = ManualClock()
     store = await open_sqlite_store(folder, clock)
-    blobs = LocalBlobStore(folder / "blobs")
+    blobs = DiskBlobStore(folder / "blobs")
     outgoing = OutgoingHttp(exceptions=AS_PUBLIC)
     try:
         policies = Policies(policy or SecurityPolicy())
         assets = Assets(store, blobs, clock, policies, outgoing, rules)
         uploads = UploadSessions(folder / "uploads", assets, clock)
-        inputs = InputFiles(folder / "input", blobs.path_of, clock)
+        inputs = InputFiles(folder / "input", blobs, clock)
         yield Kit(
             folder,
             clock,

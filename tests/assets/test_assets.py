@@ -42,7 +42,7 @@ async def test_a_file_is_kept_with_what_its_bytes_say(kit: Kit) -> None:
     assert asset.size == len(png())
     assert asset.sha256 == hashlib.sha256(png()).hexdigest()
     assert asset.blake3 == blake3(png()).hexdigest()
-    assert kit.assets.path_of(asset).read_bytes() == png()
+    assert await kit.bytes_of(asset) == png()
     assert await kit.assets.get(ANN, asset.id) == asset
 
 
@@ -193,7 +193,7 @@ async def test_bytes_are_known_by_their_hash_to_their_owner_alone(kit: Kit) -> N
         assert await kit.assets.has_hash(ANN, f"blake3:{known}")
         assert not await kit.assets.has_hash(BOB, known)
         made = await kit.assets.from_hash(ANN, known, name=f"again {seed}.png")
-        assert kit.assets.path_of(made.asset).read_bytes() == png(seed)
+        assert await kit.bytes_of(made.asset) == png(seed)
         assert not made.is_new_blob
         foreign = await refused(kit.assets.from_hash(BOB, known, name="x.png"))
         assert (type(foreign), foreign.code) == (NotFound, "BLOB_NOT_FOUND")
@@ -283,7 +283,7 @@ async def test_a_full_disk_is_told_as_one(kit: Kit, monkeypatch: pytest.MonkeyPa
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("comfyrail.results.blobs._Incoming.write", full)
+    monkeypatch.setattr("comfyrail.results.incoming.IncomingFile.write", full)
     assert isinstance(await refused(kit.give("a.png", png())), StorageFull)
 
 
@@ -306,7 +306,7 @@ async def test_an_upload_that_nobody_waits_for_any_more_is_whole_or_nothing(kit:
     await kit.blob_sweeper.look()
     await kit.blob_sweeper.sweep()
     for asset in (await kit.assets.list(ANN, None, 100)).assets:
-        assert kit.assets.path_of(asset).is_file()
+        assert (await kit.assets.open(asset)).size
 
 
 async def test_all_kinds_of_pictures_are_taken(kit: Kit) -> None:

@@ -238,7 +238,7 @@ async def test_the_file_lies_where_workers_look_and_goes_after_its_last_job(kit:
     (name,) = kit.input_files()
     placed = kit.folder / "input" / name
     assert placed.read_bytes() == png()
-    assert placed.stat().st_ino == kit.assets.path_of(given).stat().st_ino
+    assert placed.stat().st_ino == await kit.inode_of(given)
     attempt = await kit.begin(*bound.inputs)
     await kit.assets.find_by_name(ANN, "photo.png")
     await kit.give("photo.png", png(2), same_name="replace")
@@ -275,4 +275,4 @@ async def test_where_files_cannot_be_linked_they_are_copied(
     (name,) = kit.input_files()
     placed = kit.folder / "input" / name
     assert placed.read_bytes() == png()
-    assert placed.stat().st_ino != kit.assets.path_of(given).stat().st_ino
+    assert placed.stat().st_ino != await kit.inode_of(given)

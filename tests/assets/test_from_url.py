@@ -61,7 +61,7 @@ async def test_a_file_is_fetched_and_named_after_its_url(kit: Kit) -> None:
         for path in ("/photo.png?secret=1", "/moved"):
             received = await kit.assets.from_url(ANN, web_site.url(PUBLIC, path))
             assert received.asset.name == "photo.png"
-            assert kit.assets.path_of(received.asset).read_bytes() == png()
+            assert await kit.bytes_of(received.asset) == png()
         named = await kit.assets.from_url(ANN, web_site.url(PUBLIC, "/photo.png"), name="b.png")
         assert named.asset.name == "b.png"
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from comfyrail.errors import UnsupportedMediaType
 from comfyrail.results.image_sizes import size_of_image
-from comfyrail.results.sniffing import ALLOWED_TYPES, Claims, detect, judge
+from comfyrail.sniffing import ALLOWED_TYPES, Claims, detect, judge
 from tests.assets.parts import huge_png, picture, png
 
 SAFETENSORS = struct.pack("<Q", 20) + b'{"x":{"dtype":"F32"}}' + bytes(16)

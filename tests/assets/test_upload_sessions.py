@@ -58,7 +58,7 @@ async def test_the_parts_become_the_file(kit: Kit) -> None:
         session = await send(kit, upload_id, start, PICTURE[start : start + 20_000])
         assert (await kit.uploads.get(ANN, upload_id)).record.offset == session.record.offset
     assert session.asset is not None
-    assert kit.assets.path_of(session.asset).read_bytes() == PICTURE
+    assert await kit.bytes_of(session.asset) == PICTURE
     assert not (kit.folder / "uploads" / upload_id / "part").exists()
 
 
@@ -91,7 +91,7 @@ async def test_an_upload_goes_on_after_a_restart_of_the_server(kit: Kit) -> None
     assert (await kit.uploads.get(ANN, upload_id)).record.offset == 3000
     session = await send(kit, upload_id, 3000, PICTURE[3000:])
     assert session.asset is not None
-    assert kit.assets.path_of(session.asset).read_bytes() == PICTURE
+    assert await kit.bytes_of(session.asset) == PICTURE
 
 
 async def test_a_server_that_ends_before_it_says_so_has_made_one_asset(
@@ -213,7 +213,7 @@ async def test_newer_part_takes_over_from_one_that_has_stalled(kit: Kit) -> None
         done = await send(kit, upload_id, 0, PICTURE)
         found = await older
     assert done.asset is not None
-    assert kit.assets.path_of(done.asset).read_bytes() == PICTURE
+    assert await kit.bytes_of(done.asset) == PICTURE
     assert (type(found), found.code) == (Conflict, "UPLOAD_TAKEN_OVER")
     assert body.is_closed
 

@@ -25,7 +25,7 @@ from comfyrail.jobs.job import Attempt, IdempotencyKey, NewOutput
 from comfyrail.jobs.outcome import Completed, Failed
 from comfyrail.library.library import WorkflowLibrary
 from comfyrail.planning.cost import CostRates
-from comfyrail.results.blobs import LocalBlobStore
+from comfyrail.results.disk_blobs import DiskBlobStore
 from comfyrail.store.interface import Assignment, MemberPage, Store, WorkerRecord
 from comfyrail.store.sqlite.store import SqliteStore, open_sqlite_store
 from comfyrail.usecases.analysts import CurrentAnalyst
@@ -73,7 +73,7 @@ class LateClock(SystemClock):
 @dataclass(frozen=True, slots=True)
 class Parts:
     store: SqliteStore
-    blobs: LocalBlobStore
+    blobs: DiskBlobStore
     batches: Batches
     searches: BatchSearches
     jobs: BatchJobs
@@ -145,7 +145,7 @@ async def open_parts(
     clock = clock or SystemClock()
     store = await open_sqlite_store(folder, clock)
     await _remember_worker(store)
-    blobs = LocalBlobStore(folder / "blobs")
+    blobs = DiskBlobStore(folder / "blobs")
     workflows = WorkflowLibrary(folder, ALICE.tenant)
     catalog = FleetCatalog(store)
     await catalog.load()

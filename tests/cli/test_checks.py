@@ -38,7 +38,7 @@ def test_validate_names_every_fault_and_exits_with_1(tmp_path: Path) -> None:
     ended = comfyrail("validate", str(saved(tmp_path, broken())), cwd=tmp_path)
     assert ended.returncode == 1
     assert "-5 is smaller than the minimum 1" in ended.stdout
-    assert "Did you mean 'SaveImage'?" in ended.stdout
+    assert "Did you mean 'SaveImage'" in ended.stdout
     assert "cannot run: 2 errors" in ended.stdout
 
 

@@ -17,6 +17,7 @@ from comfyrail.fleet.accounts import Account, Measured, NoAccounts
 from comfyrail.fleet.comfyui.client import ComfyClient
 from comfyrail.fleet.company import Company
 from comfyrail.fleet.connection import WorkerConnection
+from comfyrail.fleet.conversion import Converter
 from comfyrail.fleet.inputs import WorkerInputs
 from comfyrail.fleet.previews import Previews
 from comfyrail.fleet.session import AttemptSession, SessionTimes
@@ -26,7 +27,7 @@ from comfyrail.jobs.job import Attempt, Job, NewJob, Output, Usage
 from comfyrail.jobs.needs import job_needs
 from comfyrail.jobs.priority import standing_of
 from comfyrail.jobs.recovery import MAXIMUM_RETRIES
-from comfyrail.results.blobs import LocalBlobStore
+from comfyrail.results.disk_blobs import DiskBlobStore
 from comfyrail.store.interface import Assignment, Store
 from comfyrail.store.sqlite.store import open_sqlite_store
 from tests.fleet.scripted_worker import GRAPH, ScriptedWorker
@@ -77,7 +78,7 @@ class Bench:
         self.times = TIMES
         self._http = http
         self._folder = folder / "blobs"
-        self._blobs = LocalBlobStore(self._folder)
+        self._blobs = DiskBlobStore(self._folder)
         self._tasks: list[asyncio.Task[None]] = []
         self._companies: defaultdict[WorkerConnection, Company] = defaultdict(Company)
 
@@ -139,6 +140,7 @@ class Bench:
         *,
         adopted: bool,
         account: Account | None = None,
+        converter: Converter | None = None,
     ) -> Run:
         session = AttemptSession(
             attempt,
@@ -151,6 +153,7 @@ class Bench:
             inputs=self.inputs,
             previews=self.previews,
             seat=self._companies[connection].join(runs_alone=attempt.runs_alone),
+            converter=converter,
         )
         task = asyncio.create_task(session.run(adopted=adopted))
         self._tasks.append(task)

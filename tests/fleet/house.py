@@ -27,7 +27,7 @@ from comfyrail.jobs.recovery import MAXIMUM_RETRIES, RetryRules
 from comfyrail.jobs.states import JobState
 from comfyrail.jobs.workers import WorkerStatus
 from comfyrail.notifications.streams import follow_events
-from comfyrail.results.blobs import LocalBlobStore
+from comfyrail.results.disk_blobs import DiskBlobStore
 from comfyrail.scheduling.queue_keeper import QueueKeeper
 from comfyrail.scheduling.scheduler import Scheduler
 from comfyrail.store.interface import Store, WorkerRecord
@@ -136,7 +136,7 @@ async def open_house(
         context = WorkerContext(
             store,
             catalog,
-            LocalBlobStore(folder / "blobs"),
+            DiskBlobStore(folder / "blobs"),
             http,
             clock,
             times,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from comfyrail.fleet.comfyui.shown import ShownValue, WorkerFile, read_shown
-from comfyrail.fleet.outputs import VALUE_LIMIT, content_type_of
+from comfyrail.fleet.outputs import VALUE_LIMIT, content_type_of, judged_type
 from comfyrail.fleet.session import SessionTimes
 from comfyrail.jobs.states import JobState
 from tests.fleet.bench import Bench, playing
@@ -44,15 +44,45 @@ async def test_files_of_every_kind_are_fetched_in_their_order(bench: Bench) -> N
         "5": {"whatever": [[file("g.bin")]], "video": [file("h.webm")]},
     }
     names = ["a.webp", "b.png", "c.mp4", "d.flac", "e.glb", "f.latent", "g.bin", "h.webm"]
-    found = await made(bench, outputs, **{name.replace(".", "_"): name.encode() for name in names})
-    assert [(name, content) for _, name, _, content in found] == [
-        (name, name.encode()) for name in names
-    ]
+    contents = {name: b"\0" + name.encode() for name in names}  # no bytes of a kind that is known
+    files = {name.replace(".", "_"): content for name, content in contents.items()}
+    found = await made(bench, outputs, **files)
+    assert [(name, content) for _, name, _, content in found] == list(contents.items())
     kinds = ["images", "images", "gifs", "audio", "3d", "latents", "whatever", "video"]
     assert [kind for kind, _, _, _ in found] == kinds
     types = [content_type for _, _, content_type, _ in found]
     assert types[0] == "image/webp"
     assert types[2:5] == ["video/mp4", "audio/flac", "model/gltf-binary"]
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "content_type"),
+    [
+        ("page.html", PNG, "image/png"),
+        ("a.png", b"<html><script>alert(1)</script></html>", "text/html"),
+        ("a.png", b"just a text", "text/plain"),
+        ("table.csv", b"a;b\n1;2\n", "text/csv"),
+        ("note.md", b"{really} a note", "text/markdown"),
+        ("mesh.obj", b"v 0 0 0\n", "model/obj"),
+        ("a.json", b'{"a": 1}', "application/json"),
+        ("page.html", b"no markup", "text/plain"),
+        ("odd.webp", b"\0\1\2", "image/webp"),
+        ("empty.png", b"", "image/png"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_type_of_a_file_is_what_its_bytes_show(
+    name: str, content: bytes, content_type: str
+) -> None:
+    assert judged_type(name, content, is_whole=True) == content_type
+
+
+async def test_fetched_file_has_the_type_that_its_bytes_show(bench: Bench) -> None:
+    outputs = {"1": {"images": [file("a.html")]}}
+    assert [kind for _, _, kind, _ in await made(bench, outputs, a_html=PNG)] == ["image/png"]
 
 
 async def test_texts_and_values_that_nodes_show_are_outputs_too(bench: Bench) -> None:

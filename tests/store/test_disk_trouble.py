@@ -15,7 +15,7 @@ from comfyrail.errors import StorageFull, StorageReadOnly, StoreUnavailable
 from comfyrail.fleet.lease_keeper import LeaseKeeper
 from comfyrail.ids import WorkerId
 from comfyrail.jobs.states import JobState
-from comfyrail.results.blobs import LocalBlobStore
+from comfyrail.results.disk_blobs import DiskBlobStore
 from comfyrail.store.disk_trouble import PROBE_NAME, StorageTrouble
 from comfyrail.store.interface import WorkerRecord
 from comfyrail.store.signals import QUEUE, Signals
@@ -289,7 +289,7 @@ async def test_read_only_disk_is_noticed_by_a_look(disk: Path) -> None:
 
 async def test_blob_that_the_disk_has_no_room_for_is_told_and_leaves_nothing(disk: Path) -> None:
     doubts: list[None] = []
-    blobs = LocalBlobStore(disk / "blobs", lambda: doubts.append(None))
+    blobs = DiskBlobStore(disk / "blobs", lambda: doubts.append(None))
     fill(disk, leaving=3 * MEGABYTE)
 
     async def much() -> AsyncIterator[bytes]:
@@ -303,7 +303,7 @@ async def test_blob_that_the_disk_has_no_room_for_is_told_and_leaves_nothing(dis
 
 
 async def test_blob_on_a_read_only_disk_is_told(disk: Path) -> None:
-    blobs = LocalBlobStore(disk / "blobs")
+    blobs = DiskBlobStore(disk / "blobs")
     make_read_only(disk)
 
     async def little() -> AsyncIterator[bytes]:

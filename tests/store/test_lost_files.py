@@ -115,7 +115,9 @@ async def test_fault_of_the_caller_is_not_taken_for_one_of_the_database(store: S
         await store._writer.write(lambda tx: tx.run("cordon_worker"))
     with pytest.raises(sqlite3.IntegrityError):
         await store._writer.write(
-            lambda tx: tx.run("insert_event", tenant="t", job_id="none", number=1, type="x", at=1, data=b"{}")
+            lambda tx: tx.run(
+                "insert_event", tenant="t", job_id="none", number=1, type="x", at=1, data=b"{}"
+            )
         )
 
 

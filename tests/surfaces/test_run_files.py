@@ -1,7 +1,6 @@
 """What runs do on the disk: folders that are allowed, names, and the files of their states."""
 
 import asyncio
-import hashlib
 import time
 from collections.abc import AsyncIterator
 from itertools import pairwise
@@ -16,6 +15,7 @@ from comfyrail.clock import Instant, SystemClock
 from comfyrail.errors import RequestError
 from comfyrail.ids import JobId, OutputId, TenantId
 from comfyrail.jobs.job import NewOutput, Output
+from comfyrail.results.disk_blobs import DiskBlobStore
 from comfyrail.store.interface import Store
 from comfyrail.store.sqlite.store import open_sqlite_store
 from comfyrail.usecases.run_fetch import OutputFetcher, free_name
@@ -110,8 +110,14 @@ def names_in(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir())
 
 
-def output(path: Path, name: str = "a.png") -> Output:
-    content = path.read_bytes()
+CONTENT = b"bytes of it"
+
+
+async def saved(blobs: DiskBlobStore, name: str = "a.png") -> Output:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield CONTENT
+
+    blob = await blobs.save(chunks())
     file = NewOutput(
         OutputId("o" + name),
         "1",
@@ -120,19 +126,18 @@ def output(path: Path, name: str = "a.png") -> Output:
         "",
         False,
         "image/png",
-        len(content),
-        hashlib.sha256(content).hexdigest(),
-        "key",
+        blob.size,
+        blob.sha256,
+        blob.key,
     )
     return Output(JobId("j"), 1, 0, False, Instant(0), file)
 
 
 async def test_file_is_written_once_and_never_over_another_one(tmp_path: Path) -> None:
-    blob = tmp_path / "blob"
-    blob.write_bytes(b"bytes of it")
-    fetcher = OutputFetcher(RunFolders([tmp_path]), lambda _: blob)
+    blobs = DiskBlobStore(tmp_path / "blobs")
+    fetcher = OutputFetcher(RunFolders([tmp_path]), blobs)
     folder = tmp_path / "out"
-    one = output(blob)
+    one = await saved(blobs)
     (planned,) = await fetcher.plan(TENANT, folder, [one])
     assert planned.filename == "a.png"
     assert await fetcher.bring(TENANT, folder, one, "a.png")
@@ -142,7 +147,7 @@ async def test_file_is_written_once_and_never_over_another_one(tmp_path: Path) -
     await fetcher.settle(TENANT, folder, [one])
     (folder / "b.png").write_bytes(b"somebody else's")
     (folder / "c.png").symlink_to("/etc/passwd")
-    (folder / "d.png").write_bytes(b"bytes of it")  # the same bytes, and somebody else's still
+    (folder / "d.png").write_bytes(CONTENT)  # the same bytes, and somebody else's still
     for name in ("b.png", "c.png", "d.png"):
         assert not await fetcher.bring(TENANT, folder, one, name)
     assert (folder / "b.png").read_bytes() == b"somebody else's"
@@ -150,15 +155,14 @@ async def test_file_is_written_once_and_never_over_another_one(tmp_path: Path) -
 
 
 async def test_file_that_was_half_written_is_written_anew(tmp_path: Path) -> None:
-    blob = tmp_path / "blob"
-    blob.write_bytes(b"bytes of it")
-    fetcher = OutputFetcher(RunFolders([tmp_path]), lambda _: blob)
-    one = output(blob)
+    blobs = DiskBlobStore(tmp_path / "blobs")
+    fetcher = OutputFetcher(RunFolders([tmp_path]), blobs)
+    one = await saved(blobs)
     (tmp_path / f".{one.file.id}.part").write_bytes(b"byt")
     assert await fetcher.bring(TENANT, tmp_path, one, "a.png")
     await fetcher.settle(TENANT, tmp_path, [one])
-    assert (tmp_path / "a.png").read_bytes() == b"bytes of it"
-    assert names_in(tmp_path) == ["a.png", "blob"]
+    assert (tmp_path / "a.png").read_bytes() == CONTENT
+    assert names_in(tmp_path) == ["a.png", "blobs"]
 
 
 def test_names_that_are_taken_get_a_number() -> None:

@@ -1,6 +1,7 @@
 """Bringing outputs to their folder: each run its own, once, and given up after a while [10.4]."""
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from comfyrail.ids import JobId, OutputId, TenantId, WorkerId, new_job_id
 from comfyrail.jobs.job import NewOutput, Origin, Output
 from comfyrail.jobs.outcome import Completed
+from comfyrail.results.blob_keys import key_of
+from comfyrail.results.disk_blobs import DiskBlobStore
 from comfyrail.store.interface import Store
 from comfyrail.usecases import run_keeper
 from comfyrail.usecases.run_fetch import OutputFetcher
@@ -24,6 +27,7 @@ from tests.store.test_store import TENANT, ManualClock, clock, new_job, start, s
 __all__ = ["clock", "store"]
 
 CONTENT = b"the same bytes"
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 class Fleet:
@@ -38,12 +42,14 @@ class Place:
     def __init__(self, root: Path, store: Store, clock: ManualClock) -> None:
         self.out = root / "allowed" / "out"
         self.out.parent.mkdir()
-        self.blob = root / "blob"
-        self.blob.write_bytes(CONTENT)
+        self.blobs = DiskBlobStore(root / "blobs")
+        file = root / "blobs" / key_of(SHA256)
+        file.parent.mkdir()
+        file.write_bytes(CONTENT)
         self._store = store
         self._clock = clock
         self.states = RunStates(store, clock)
-        self.fetcher: OutputFetcher = OutputFetcher(self.folders, lambda _: self.blob)
+        self.fetcher: OutputFetcher = OutputFetcher(self.folders, self.blobs)
 
     @property
     def folders(self) -> RunFolders:
@@ -91,7 +97,16 @@ class Place:
 
 def _file(name: str) -> NewOutput:
     return NewOutput(
-        OutputId(new_job_id()), "3", "images", name, "", False, "image/png", 1, "h", "key"
+        OutputId(new_job_id()),
+        "3",
+        "images",
+        name,
+        "",
+        False,
+        "image/png",
+        len(CONTENT),
+        SHA256,
+        key_of(SHA256),
     )
 
 
@@ -170,7 +185,7 @@ async def test_every_run_has_a_file_of_its_own_also_when_the_server_is_killed(
     place: Place, killed: type[OutputFetcher]
 ) -> None:
     ids = [await place.ended_run() for _ in range(3)]
-    dying = killed(place.folders, lambda _: place.blob)
+    dying = killed(place.folders, place.blobs)
     async with place.keeper(dying):
         async with asyncio.timeout(20):
             while len(list(place.out.parent.rglob("*.png"))) < len(ids):  # noqa: ASYNC110 - files

@@ -14,7 +14,8 @@ from comfyrail.jobs.job import Attempt, NewJob, NewOutput
 from comfyrail.jobs.needs import job_needs
 from comfyrail.jobs.outcome import Completed
 from comfyrail.jobs.priority import standing_of
-from comfyrail.results.blobs import LocalBlobStore, StoredBlob
+from comfyrail.results.blob_store import StoredBlob
+from comfyrail.results.disk_blobs import DiskBlobStore
 from comfyrail.results.sweeper import BlobSweeper
 from comfyrail.store.interface import Assignment
 from comfyrail.store.sqlite.database import connect
@@ -33,7 +34,7 @@ async def content(text: str) -> AsyncIterator[bytes]:
 class Shop:
     folder: Path
     store: SqliteStore
-    blobs: LocalBlobStore
+    blobs: DiskBlobStore
     sweeper: BlobSweeper
 
     async def save(self, text: str) -> StoredBlob:
@@ -83,7 +84,7 @@ class Shop:
 @pytest.fixture
 async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
     store = await open_sqlite_store(tmp_path, CLOCK)
-    blobs = LocalBlobStore(tmp_path / "blobs")
+    blobs = DiskBlobStore(tmp_path / "blobs")
     yield Shop(tmp_path / "blobs", store, blobs, BlobSweeper(blobs, store))
     await store.close()
 
@@ -104,7 +105,7 @@ async def test_what_an_earlier_process_has_saved_in_vain_goes_at_the_start(shop:
     told = await shop.save("told")
     await shop.finish(attempt, told)
     await shop.save("in vain")
-    next_process = LocalBlobStore(shop.folder)
+    next_process = DiskBlobStore(shop.folder)
     assert await BlobSweeper(next_process, shop.store).sweep() == 1
     assert shop.kept() == {told.key}
 
@@ -148,7 +149,7 @@ async def test_content_that_is_saved_again_and_again_while_it_is_swept_is_always
     async def save_again() -> None:
         for _ in range(200):
             blob = await shop.save("same")
-            assert shop.blobs.path_of(blob.key).exists()
+            assert (await shop.blobs.open(blob.key)).size == 4
             shop.blobs.settle([blob.key], are_kept=False)
 
     saving = asyncio.create_task(save_again())
@@ -215,7 +216,7 @@ async def test_folder_with_odd_things_in_it_is_swept_all_the_same(shop: Shop) ->
 
 async def test_new_database_does_not_cost_the_outputs_of_a_lost_one(shop: Shop) -> None:
     blob = await shop.save("wanted when the backup is restored")
-    next_process = LocalBlobStore(shop.folder)
+    next_process = DiskBlobStore(shop.folder)
     assert await BlobSweeper(next_process, shop.store).sweep() == 0
     assert shop.kept() == {blob.key}
 
@@ -228,7 +229,7 @@ async def test_blob_whose_name_did_not_reach_the_disk_is_not_kept_in_hand(
     def fail(_folder: Path) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("comfyrail.results.blobs.sync_folder", fail)
+    monkeypatch.setattr("comfyrail.results.disk_blobs.sync_folder", fail)
     with pytest.raises(StoreUnavailable):
         await shop.save("makes the folder")
     monkeypatch.undo()

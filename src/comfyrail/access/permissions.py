@@ -11,6 +11,9 @@ class Permission(StrEnum):
     ASSETS_WRITE = "assets:write"
     LIBRARY_READ = "library:read"
     LIBRARY_WRITE = "library:write"
+    WEBHOOKS_READ = "webhooks:read"
+    WEBHOOKS_WRITE = "webhooks:write"
+    """Whom the account tells, and what was told."""
     FLEET_READ = "fleet:read"
     """Workers, node types, the queue as a whole."""
     FLEET_WRITE = "fleet:write"
@@ -31,6 +34,8 @@ OF_USERS = frozenset(
         Permission.ASSETS_WRITE,
         Permission.LIBRARY_READ,
         Permission.LIBRARY_WRITE,
+        Permission.WEBHOOKS_READ,
+        Permission.WEBHOOKS_WRITE,
         Permission.FLEET_READ,
         Permission.KEYS_WRITE,
     }

@@ -21,7 +21,9 @@ from comfyrail.jobs.batches import (
     Variants,
     WorkflowSource,
 )
+from comfyrail.jobs.output_config import AS_IT_IS, OutputConfig
 from comfyrail.jobs.parameter_search import Goal, Method, Range, Scale, Search
+from comfyrail.jobs.webhooks import JobWebhook
 from comfyrail.store.interface import MemberPage
 from comfyrail.usecases.batch_jobs import BatchBase
 from comfyrail.usecases.batches import BatchAccepted, BatchStatus
@@ -91,6 +93,9 @@ class BatchRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     not_before: datetime | None = None
     labels: dict[str, str] = {}
     execution_config: dict[str, Any] = {}
+    output_config: OutputConfig | None = None
+    webhook_config: JobWebhook | None = None
+    """Every job of the batch tells it."""
     stop_on_error: bool = False
     items: list[BatchItemBody] | None = None
     grid: dict[str, list[Any]] | None = None
@@ -210,6 +215,8 @@ def base_of(body: BatchRequest) -> BatchBase:
         execution_config=body.execution_config,
         not_before=instant_of(body.not_before, "not_before"),
         max_retries=body.max_retries,
+        output_config=body.output_config or AS_IT_IS,
+        webhook=body.webhook_config,
     )
 
 

@@ -23,11 +23,13 @@ _TAGS = re.compile(r'(?:W/)?("[^"]*")')
 
 
 def tag_of(status: JobStatus) -> str:
-    """Another one with every event, and when a queued job's place or obstacle changes. What is
-    merely worked out anew with every look, such as the seconds left, is not in it.
+    """Another one with every event, when a queued job's place or obstacle changes, and when more is
+    known of its files. What is merely worked out anew with every look, such as the seconds left, is
+    not in it.
     """
     job = status.job
-    seen = f"{job.id}/{job.state}/{status.queue_position}/{status.waiting_for}"
+    looked_at = sum(each.state != "waiting" for each in status.media.values())
+    seen = f"{job.id}/{job.state}/{status.queue_position}/{status.waiting_for}/{looked_at}"
     return f'"{job.last_event}-{zlib.crc32(seen.encode()):08x}"'
 
 

@@ -14,6 +14,9 @@ from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.job import AttemptRecord, Job, Output
 from comfyrail.jobs.node_results import NodeResult
 from comfyrail.jobs.outcome import RETRYING
+from comfyrail.jobs.output_config import OutputConfig
+from comfyrail.jobs.webhooks import LONGEST_URL, JobWebhook
+from comfyrail.store.media import KnownMedia, MediaFacts
 from comfyrail.usecases.jobs import JobStatus
 from comfyrail.usecases.resubmit import retry_of
 
@@ -26,6 +29,9 @@ QueueTimeout = Annotated[
     float, msgspec.Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 30 * 86400})
 ]
 MaxRetries = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": 10})]
+CallbackUrl = Annotated[
+    str, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": LONGEST_URL})
+]
 Labels = Annotated[dict[str, str], msgspec.Meta(extra_json_schema={"maxProperties": 20})]
 LATEST = Instant(253_370_764_799_999)
 """The end of the year 9998: it is a date in every time zone."""
@@ -55,10 +61,12 @@ class ExecuteRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     labels: Labels = {}
     """It runs only on workers with these labels."""
     execution_config: dict[str, Any] = {}
-    callback_url: str | None = None
-    """Not supported yet: refused."""
-    output_config: dict[str, Any] | None = None
-    """Not supported yet: refused."""
+    callback_url: CallbackUrl | None = None
+    """It is told of the end of the job."""
+    webhook_config: JobWebhook | None = None
+    """The same with choices, in place of `callback_url`."""
+    output_config: OutputConfig | None = None
+    """What is done with its outputs."""
 
 
 class RetryRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -120,6 +128,17 @@ class OutputBody(msgspec.Struct, kw_only=True):
     sha256: str
     created_at: datetime
     url: str
+    media: MediaFacts | None
+    """What is known of the file; null while nobody has looked at it."""
+    variants: dict[str, str]
+    """Where smaller versions are, by name."""
+    tier: str
+    """Where it is in its life: immediate, standard, archive or glacier."""
+    gone_at: datetime | None
+    gone_reason: str | None
+    """Why its file is not there any more: expired, quota or deleted."""
+    data: str | msgspec.UnsetType | None = msgspec.UNSET
+    """Its bytes as base64, where they were asked for; null where there was no room."""
 
 
 class OutputList(msgspec.Struct, kw_only=True):
@@ -192,6 +211,8 @@ class Execution(msgspec.Struct, kw_only=True):
     """Through which API it came."""
     retry_of: str | None
     """The execution that it runs once more."""
+    workflow_id: str | None
+    """Which workflow of the library it runs, with its version."""
 
 
 class ExecutionList(msgspec.Struct, kw_only=True):
@@ -278,7 +299,7 @@ def moment(instant: Instant) -> datetime:
 
 def execution_body(job: Job, status: JobStatus | None = None) -> Execution:
     """A job as the API shows it; the parts that take another look are null in lists."""
-    outputs = [output_body(output) for output in status.outputs] if status else []
+    outputs = shown_outputs(status) if status else []
     shows_result = status is not None and (bool(outputs) or job.state == "completed")
     return Execution(
         execution_id=job.id,
@@ -313,16 +334,25 @@ def execution_body(job: Job, status: JobStatus | None = None) -> Execution:
         cancel_requested=job.cancel_requested,
         result=ExecutionResult(outputs=outputs) if shows_result else None,
         error=execution_error(job.fault) if job.fault else None,
-        webhook_delivered=None,
+        webhook_delivered=job.webhook_delivered,
         last_event=job.last_event,
         batch_id=job.batch_id,
         batch_index=job.batch_index,
         surface=job.surface,
         retry_of=retry_of(job),
+        workflow_id=job.workflow_id,
     )
 
 
-def output_body(output: Output) -> OutputBody:
+def shown_outputs(status: JobStatus) -> list[OutputBody]:
+    return [
+        output_body(output, status.media.get(output.file.blob_key)) for output in status.outputs
+    ]
+
+
+def output_body(output: Output, media: KnownMedia | None = None) -> OutputBody:
+    """`media`: what is known of its file; None: nothing, or nobody has looked it up."""
+    url = f"/v1/workflows/execution/{output.job_id}/outputs/{output.file.id}"
     return OutputBody(
         output_id=output.file.id,
         node_id=output.file.node_id,
@@ -334,7 +364,14 @@ def output_body(output: Output) -> OutputBody:
         size=output.file.size,
         sha256=output.file.sha256,
         created_at=moment(output.created_at),
-        url=f"/v1/workflows/execution/{output.job_id}/outputs/{output.file.id}",
+        url=url,
+        media=None if media is None else media.facts,
+        variants={}
+        if media is None
+        else {name: f"{url}/variants/{name}" for name in media.variants},
+        tier=output.tier,
+        gone_at=time_of(output.gone_at),
+        gone_reason=output.gone_reason,
     )
 
 

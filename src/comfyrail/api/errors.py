@@ -28,6 +28,7 @@ STATUS_OF: tuple[tuple[type[errors.ComfyrailError], int], ...] = (
     (errors.NotFound, 404),
     (errors.RequestTimeout, 408),
     (errors.Conflict, 409),
+    (errors.Gone, 410),
     (errors.PayloadTooLarge, 413),
     (errors.UnsupportedMediaType, 415),
     (errors.RangeNotSatisfiable, 416),

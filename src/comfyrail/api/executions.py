@@ -24,7 +24,6 @@ from comfyrail.api.contract import (
     instant_of,
     moment,
     node_body,
-    output_body,
     rounded,
 )
 from comfyrail.api.cursors import LONGEST_CURSOR, read_cursor, write_cursor
@@ -39,15 +38,17 @@ from comfyrail.api.messages import (
     read_json_text,
     read_optional_json,
 )
+from comfyrail.api.output_bodies import output_bodies
 from comfyrail.api.preferences import LONGEST_WAIT_SECONDS
 from comfyrail.api.services import principal_of, services_of
 from comfyrail.api.submissions import (
     answer_submission,
-    refuse_what_is_not_done_yet,
     synchronous_wait,
+    webhook_of,
 )
 from comfyrail.errors import MalformedRequest
 from comfyrail.ids import BatchId, JobId, OutputId
+from comfyrail.jobs.output_config import AS_IT_IS
 from comfyrail.jobs.states import JobState
 from comfyrail.store.interface import JobFilter
 from comfyrail.usecases.checks import WorkflowRequest
@@ -99,7 +100,6 @@ async def run_and_wait(request: Request, timeout: WaitLimit = None) -> Response:
 async def _submit(request: Request, wait: int | None = None) -> Response:
     content = await read_json_text(request)
     body = decode_json(content, _execute_request)
-    refuse_what_is_not_done_yet(callback_url=body.callback_url, output_config=body.output_config)
     accepted = await services_of(request).submit(
         principal_of(request),
         Submission(
@@ -119,6 +119,8 @@ async def _submit(request: Request, wait: int | None = None) -> Response:
             body.max_retries,
             body.queue_class == "batch",
             idempotency_key(request, content),
+            output_config=body.output_config or AS_IT_IS,
+            webhook=webhook_of(body.callback_url, body.webhook_config),
         ),
     )
     return await _accepted_response(request, accepted, has_fixes=body.auto_fix, wait=wait)
@@ -267,12 +269,16 @@ async def show_preview(request: Request, execution_id: str) -> Response:
 
 
 @router.get(EXECUTION + "/outputs")
-async def list_outputs(request: Request, execution_id: str) -> Response:
-    """The files that it has made."""
-    outputs = await services_of(request).jobs.outputs(principal_of(request), JobId(execution_id))
-    return json_response(
-        OutputList(execution_id=execution_id, outputs=[output_body(output) for output in outputs])
-    )
+async def list_outputs(request: Request, execution_id: str, inline: bool = False) -> Response:
+    """The files that it has made; with `inline` those for which there is room as base64 too."""
+    services = services_of(request)
+    outputs = await services.jobs.outputs(principal_of(request), JobId(execution_id))
+    bodies = await output_bodies(services, outputs)
+    if inline:
+        contents = await services.outputs.inline(outputs)
+        for body in bodies:
+            body.data = contents.get(OutputId(body.output_id))
+    return json_response(OutputList(execution_id=execution_id, outputs=bodies))
 
 
 @router.get(EXECUTION + "/outputs/{output_id}")

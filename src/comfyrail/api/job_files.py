@@ -11,13 +11,13 @@ from comfyrail.ids import JobId, OutputId
 
 async def send_output(request: Request, job_id: JobId, output_id: OutputId) -> Response:
     """The file itself, with ranges and ETag."""
-    output, path = await services_of(request).jobs.output_file(
+    output, blob = await services_of(request).jobs.output_file(
         principal_of(request), job_id, output_id
     )
     file = output.file
     return file_response(
         request,
-        path,
+        blob,
         filename=file.filename,
         content_type=file.content_type,
         sha256=file.sha256,

@@ -15,13 +15,16 @@ from comfyrail.usecases.audit import Audit
 from comfyrail.usecases.batches import Batches
 from comfyrail.usecases.comfyui import Comfyui
 from comfyrail.usecases.convert import ConvertWorkflow
+from comfyrail.usecases.feed import Feed
 from comfyrail.usecases.figures import Figures
 from comfyrail.usecases.given_files import GivenFiles
 from comfyrail.usecases.health import CheckReadiness
 from comfyrail.usecases.jobs import Jobs
 from comfyrail.usecases.library import Library
 from comfyrail.usecases.logs import JobLogs
+from comfyrail.usecases.media import OutputMedia
 from comfyrail.usecases.nodes import NodeTypes
+from comfyrail.usecases.outputs import Outputs
 from comfyrail.usecases.plan import PlanWorkflow
 from comfyrail.usecases.queue import Queue
 from comfyrail.usecases.read_positions import ReadPositions
@@ -32,6 +35,7 @@ from comfyrail.usecases.submit import SubmitWorkflow
 from comfyrail.usecases.upload_sessions import UploadSessions
 from comfyrail.usecases.usage import TenantUsage
 from comfyrail.usecases.validate import ValidateWorkflow
+from comfyrail.usecases.webhooks import Webhooks
 from comfyrail.usecases.workers import Workers
 
 
@@ -44,6 +48,7 @@ class Services:
     nodes: NodeTypes
     figures: Figures
     jobs: Jobs
+    media: OutputMedia
     batches: Batches
     queue: Queue
     workers: Workers
@@ -66,6 +71,11 @@ class Services:
     given_files: GivenFiles
     read_positions: ReadPositions
     comfyui: Comfyui
+    feed: Feed
+    webhooks: Webhooks
+    outputs: Outputs
+    file_base: str | None
+    """Where links to files begin; None: where the client has reached the server."""
 
 
 def services_of(connection: HTTPConnection) -> Services:

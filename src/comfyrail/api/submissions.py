@@ -16,7 +16,8 @@ from comfyrail.api.preferences import (
     whole_number,
 )
 from comfyrail.api.waiting import NOT_THE_END, wait_for
-from comfyrail.errors import RequestError
+from comfyrail.errors import MalformedRequest, RequestError
+from comfyrail.jobs.webhooks import LONGEST_URL, JobWebhook
 from comfyrail.usecases.jobs import JobStatus
 from comfyrail.usecases.submit import Accepted
 
@@ -54,15 +55,25 @@ def synchronous_wait(request: Request) -> int | None:
     return None if preferred_wait(request) is not None else DEFAULT_WAIT_SECONDS
 
 
+def webhook_of(callback_url: str | None, config: JobWebhook | None = None) -> JobWebhook | None:
+    """Whom a job tells: a URL alone is told of its end. Raises MalformedRequest for both."""
+    if callback_url is None:
+        return config
+    if config is not None:
+        raise MalformedRequest("Give either callback_url or webhook_config.")
+    if not 0 < len(callback_url) <= LONGEST_URL:
+        raise MalformedRequest(f"callback_url has 1 to {LONGEST_URL} characters.")
+    return JobWebhook(url=callback_url)
+
+
 def refuse_what_is_not_done_yet(**fields: Any) -> None:
     """Raise for a field that is part of the API and that nothing heeds yet: a client must not
-    believe that it is called back.
+    believe that it is done.
     """
     for name, value in fields.items():
         if value is not None:
             raise RequestError(
-                f"{name} is not supported yet. Leave it out, and ask for the status or follow the "
-                "events instead.",
+                f"{name} is not supported yet. Leave it out.",
                 code="NOT_SUPPORTED_YET",
                 details={"field": name},
             )

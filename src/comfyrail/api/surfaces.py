@@ -7,6 +7,7 @@ from comfyrail.api import (
     checks,
     docs_page,
     executions,
+    feed,
     health,
     library,
     metrics,
@@ -14,6 +15,7 @@ from comfyrail.api import (
     queue,
     streams,
     v1_operations,
+    variants,
     workers,
 )
 from comfyrail.api.access import operations as access_operations
@@ -25,6 +27,7 @@ from comfyrail.api.comfy_v2 import operations as comfy_v2_operations
 from comfyrail.api.comfyui import surface as comfyui
 from comfyrail.api.hot_paths import HotPath
 from comfyrail.api.operations import Operation
+from comfyrail.api.outputs import operations as output_operations
 from comfyrail.api.runpod import routes as runpod
 from comfyrail.api.runs import routes as runs
 from comfyrail.api.session import operations as session_operations
@@ -32,6 +35,7 @@ from comfyrail.api.session import routes as session
 from comfyrail.api.tasks import routes as tasks
 from comfyrail.api.v2 import executions as v2_executions
 from comfyrail.api.v2 import operations as v2_operations
+from comfyrail.api.webhooks import operations as webhook_operations
 
 ROUTERS: tuple[APIRouter, ...] = (
     executions.router,
@@ -40,6 +44,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     batches.router,
     checks.router,
     streams.router,
+    feed.router,
     queue.router,
     workers.router,
     nodes.router,
@@ -53,6 +58,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     runpod.router,
     *access_operations.ROUTERS,
     *asset_operations.ROUTERS,
+    variants.router,
+    *output_operations.ROUTERS,
+    *webhook_operations.ROUTERS,
     session.router,
     *comfyui.ROUTERS,
     # Last: a workflow's name stands where other routes have a word.
@@ -62,8 +70,12 @@ ROUTERS: tuple[APIRouter, ...] = (
 OPERATIONS: dict[tuple[str, str], Operation] = {
     **v2_operations.OPERATIONS,
     **v1_operations.OPERATIONS,
+    **feed.OPERATIONS,
     **access_operations.OPERATIONS,
     **asset_operations.OPERATIONS,
+    **variants.OPERATIONS,
+    **output_operations.OPERATIONS,
+    **webhook_operations.OPERATIONS,
     **session_operations.OPERATIONS,
     **comfy_v2_operations.OPERATIONS,
     **tasks.OPERATIONS,

@@ -1,15 +1,19 @@
-"""Requests that wait for a job.
+"""Requests that wait for something to happen.
 
 A client that goes away ends its waiting, never its job. A server that stops answers at once.
 """
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 
 from comfyrail.api.services import principal_of, services_of
 from comfyrail.ids import JobId
 from comfyrail.usecases.jobs import JobStatus
+
+Result = TypeVar("Result")
 
 NOT_THE_END = {"Cache-Control": "no-store"}
 """Of an answer that came before the end of the job, to one who waited for it. It is not kept under
@@ -24,14 +28,18 @@ async def wait_for(
 
     None where nobody waits for it any longer. The request's body must have been read.
     """
-    services = services_of(request)
-    found = asyncio.create_task(
-        services.jobs.wait(principal_of(request), job_id, seconds, after),
-        name=f"wait-for-{job_id}",
-    )
+    waiting = services_of(request).jobs.wait(principal_of(request), job_id, seconds, after)
+    return await unless_client_leaves(request, waiting)
+
+
+async def unless_client_leaves(
+    request: Request, waiting: Coroutine[Any, Any, Result]
+) -> Result | None:
+    """What the waiting comes to; None where the client has gone before, or the server stops."""
+    found = asyncio.create_task(waiting, name="waiting")
     others = [
-        asyncio.create_task(_gone(request), name=f"client-of-{job_id}"),
-        asyncio.create_task(services.shutdown.has_drained.wait(), name=f"end-of-{job_id}"),
+        asyncio.create_task(_gone(request), name="client"),
+        asyncio.create_task(services_of(request).shutdown.has_drained.wait(), name="end"),
     ]
     try:
         await asyncio.wait([found, *others], return_when=asyncio.FIRST_COMPLETED)

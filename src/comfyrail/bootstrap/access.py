@@ -1,9 +1,6 @@
 """Builds the gate from the settings."""
 
 import asyncio
-import contextlib
-import os
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -17,7 +14,7 @@ from comfyrail.access.gatekeeper import Gatekeeper
 from comfyrail.access.jwks import FixedKey, KeySet, TokenKey
 from comfyrail.access.principal import Principal
 from comfyrail.access.rate_limits import ProcessRateLimiter, RateLimiter
-from comfyrail.access.sessions import SECRET_BYTES, Sessions
+from comfyrail.access.sessions import Sessions
 from comfyrail.access.tenant_limits import TenantLimits
 from comfyrail.access.tokens import TokenReader, TokenRules
 from comfyrail.api.cors import Cors
@@ -26,6 +23,7 @@ from comfyrail.api.rates import Rates, Submissions
 from comfyrail.api.surfaces import OPERATIONS
 from comfyrail.bootstrap.exposure import warn_of_readable_data
 from comfyrail.bootstrap.first_admin import ensure_first_admin
+from comfyrail.bootstrap.kept_secret import kept_secret
 from comfyrail.bootstrap.settings import Settings
 from comfyrail.clock import Clock
 from comfyrail.errors import ConfigurationError
@@ -154,25 +152,7 @@ async def _session_secret(settings: Settings) -> bytes:
     """From the secret for tokens, which all replicas have; else one of this data folder's own."""
     if settings.jwt_secret is not None:
         return settings.jwt_secret.get_secret_value().encode()
-    return await asyncio.to_thread(_kept_secret, settings.data / SECRET_FILE)
-
-
-def _kept_secret(path: Path) -> bytes:
-    try:
-        with contextlib.suppress(FileExistsError):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(secrets.token_bytes(SECRET_BYTES))
-        secret = path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(
-            f"The secret for sessions in {path} cannot be read or written: {error.strerror}.",
-            code="DATA_FOLDER_UNWRITABLE",
-        ) from error
-    if len(secret) < SECRET_BYTES:
-        path.unlink(missing_ok=True)
-        return _kept_secret(path)
-    return secret
+    return await asyncio.to_thread(kept_secret, settings.data / SECRET_FILE)
 
 
 def _run(stack: AsyncExitStack, loop: Coroutine[None, None, None], name: str) -> None:

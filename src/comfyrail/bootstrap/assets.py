@@ -6,7 +6,7 @@ from comfyrail.bootstrap.settings import Settings
 from comfyrail.clock import Clock
 from comfyrail.network.outgoing import OutgoingHttp
 from comfyrail.results.asset_sweeper import AssetSweeper
-from comfyrail.results.blobs import LocalBlobStore
+from comfyrail.results.blob_store import BlobStore
 from comfyrail.results.input_files import InputFiles
 from comfyrail.store.sqlite.store import SqliteStore
 from comfyrail.store.storage_watch import StorageWatch
@@ -31,7 +31,7 @@ class AssetParts:
 def open_assets(
     settings: Settings,
     store: SqliteStore,
-    blobs: LocalBlobStore,
+    blobs: BlobStore,
     storage: StorageWatch,
     policies: Policies,
     outgoing: OutgoingHttp,
@@ -47,6 +47,6 @@ def open_assets(
     )
     folder = settings.data / UPLOAD_FOLDER
     uploads = UploadSessions(folder, assets, clock, refuse_new_work=refuse)
-    input_files = InputFiles(settings.data / INPUT_FOLDER, blobs.path_of, clock)
+    input_files = InputFiles(settings.data / INPUT_FOLDER, blobs, clock)
     sweeper = AssetSweeper(store, blobs, input_files, FOLDER, uploads.sweep)
     return AssetParts(assets, uploads, input_files, sweeper)

@@ -8,8 +8,11 @@ from typing import Any, Protocol
 
 import aiohttp
 
+from comfyrail import __version__
 from comfyrail.access.tenant_limits import TenantLimits
 from comfyrail.bootstrap.assets import INPUT_FOLDER
+from comfyrail.bootstrap.blobs import open_blobs, watched_folders
+from comfyrail.bootstrap.media import MediaParts, open_media
 from comfyrail.bootstrap.policy import cost_rates
 from comfyrail.bootstrap.settings import Settings
 from comfyrail.bootstrap.storage import hold_while_in_trouble
@@ -24,9 +27,11 @@ from comfyrail.fleet.prompt_secrets import PromptSecrets
 from comfyrail.fleet.session import SessionTimes
 from comfyrail.fleet.workload import PrefetchRules
 from comfyrail.ids import new_uuid
+from comfyrail.jobs.events import EventType
 from comfyrail.jobs.priority import WaitTargets
 from comfyrail.jobs.recovery import RetryRules
-from comfyrail.results.blobs import LocalBlobStore
+from comfyrail.notifications.notices import Notices
+from comfyrail.results.blob_store import BlobStore
 from comfyrail.results.sweeper import BlobSweeper
 from comfyrail.scheduling.autoscaler import Autoscaler
 from comfyrail.scheduling.placement import PlacementRules
@@ -40,8 +45,6 @@ from comfyrail.usecases.mend import MendWorkflow
 from comfyrail.usecases.shutdown import Shutdown, hand_over
 from comfyrail.usecases.waits import WaitForecast
 
-BLOB_FOLDER = "blobs"
-
 
 @dataclass(frozen=True, slots=True)
 class Machinery:
@@ -50,7 +53,8 @@ class Machinery:
     clock: Clock
     store: SqliteStore
     storage: StorageWatch
-    blobs: LocalBlobStore
+    blobs: BlobStore
+    media: MediaParts
     http: aiohttp.ClientSession
     estimates: Estimates
     previews: Previews
@@ -72,7 +76,11 @@ async def start_machinery(settings: Settings, stack: AsyncExitStack) -> Machiner
     retries = RetryRules(settings.max_retries, settings.retry_delay)
     store = await open_sqlite_store(settings.data, clock, settings.lease_seconds, retries)
     stack.push_async_callback(store.close)
-    storage, blobs = _open_storage(settings, store)
+    storage = StorageWatch(
+        watched_folders(settings), settings.min_free_bytes, store.signals, store.find_loss
+    )
+    blobs = await open_blobs(settings, stack, storage.doubt)
+    media = open_media(settings, stack, store, blobs)
     http = await stack.enter_async_context(
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
     )
@@ -82,12 +90,16 @@ async def start_machinery(settings: Settings, stack: AsyncExitStack) -> Machiner
     estimates = Estimates(store, clock, cost_rates(settings), analyst)
     previews, secrets = Previews(), PromptSecrets(clock)
     mender = MendWorkflow()
+    notices = Notices(store)
+    notices.tell(EventType.SERVER_STARTED, version=__version__)
+    run_loop(stack, notices, "notices")
     stack.push_async_callback(hand_over, store, owner, settings.lease_seconds)
     fleet = Fleet(
         WorkerContext(
             store=store,
             catalog=catalog,
             sink=blobs,
+            converter=media.converter,
             http=http,
             clock=clock,
             owner=owner,
@@ -96,6 +108,7 @@ async def start_machinery(settings: Settings, stack: AsyncExitStack) -> Machiner
             secrets=secrets,
             mender=mender,
             is_disk_in_trouble=partial(_is_in_trouble, storage),
+            tell=notices.tell,
             **_fleet_rules(settings),
         )
     )
@@ -116,7 +129,7 @@ async def start_machinery(settings: Settings, stack: AsyncExitStack) -> Machiner
         store, fleet, owner, settings.lease_seconds, clock, rules=rules, targets=targets
     )
     waits = WaitForecast(fleet.schedulable_workers, clock)
-    await hold_while_in_trouble(storage, scheduler, waits)
+    await hold_while_in_trouble(storage, scheduler, waits, notices)
     waits.state = await store.queue_state()
     store.figures.predict_wait = waits.predict
     machinery = Machinery(
@@ -124,6 +137,7 @@ async def start_machinery(settings: Settings, stack: AsyncExitStack) -> Machiner
         store=store,
         storage=storage,
         blobs=blobs,
+        media=media,
         http=http,
         estimates=estimates,
         previews=previews,
@@ -145,20 +159,14 @@ def _run_loops(settings: Settings, stack: AsyncExitStack, parts: Machinery) -> N
     store, fleet, pools = parts.store, parts.fleet, parts.workforce.pools
     run_loop(stack, parts.storage, "storage-watch")
     run_loop(stack, BlobSweeper(parts.blobs, store), "blob-sweeper")
+    if parts.media.keeper is not None:
+        run_loop(stack, parts.media.keeper, "media-keeper")
     run_loop(stack, parts.scheduler, "scheduler")
     run_loop(stack, QueueKeeper(store, parts.clock), "queue-keeper")
     run_loop(stack, pools, "pools")
     run_loop(stack, Autoscaler(store, pools, fleet, parts.clock, parts.targets), "autoscaler")
     run_loop(stack, LeaseKeeper(store, fleet, settings.lease_seconds), "lease-keeper")
     run_loop(stack, parts.estimates, "estimates")
-
-
-def _open_storage(settings: Settings, store: SqliteStore) -> tuple[StorageWatch, LocalBlobStore]:
-    folder = settings.data / BLOB_FOLDER
-    storage = StorageWatch(
-        (settings.data, folder), settings.min_free_bytes, store.signals, store.find_loss
-    )
-    return storage, LocalBlobStore(folder, storage.doubt)
 
 
 async def _is_in_trouble(storage: StorageWatch) -> bool:

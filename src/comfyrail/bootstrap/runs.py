@@ -7,7 +7,7 @@ from typing import Protocol
 from comfyrail.bootstrap.settings import Settings
 from comfyrail.clock import Clock
 from comfyrail.fleet.fleet import Fleet
-from comfyrail.results.blobs import LocalBlobStore
+from comfyrail.results.blob_store import BlobStore
 from comfyrail.store.interface import Store
 from comfyrail.usecases.given_files import GivenFiles
 from comfyrail.usecases.jobs import Jobs
@@ -36,7 +36,7 @@ class RunParts:
 def make_runs(
     settings: Settings,
     store: Store,
-    blobs: LocalBlobStore,
+    blobs: BlobStore,
     clock: Clock,
     fleet: Fleet,
     workers: Workers,
@@ -52,7 +52,7 @@ def make_runs(
         copies = RunStateFiles(settings.state_dir, store, clock)
         loops["run-state-files"] = copies
     states = RunStates(store, clock, copies)
-    fetcher = OutputFetcher(folders, blobs.path_of)
+    fetcher = OutputFetcher(folders, blobs)
     loops["run-keeper"] = RunKeeper(store, clock, states, fetcher, fleet)
     limit = settings.run_concurrency or None
     runs = Runs(store, submit, jobs, workers, library, files, folders, states, limit)

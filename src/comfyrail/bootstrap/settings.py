@@ -5,6 +5,7 @@ import re
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -18,8 +19,9 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from comfyrail.errors import ConfigurationError
+from comfyrail.jobs.output_config import Tier
 from comfyrail.jobs.recovery import MAXIMUM_RETRIES, MOST_RETRIES
-from comfyrail.results.sniffing import ALLOWED_TYPES
+from comfyrail.sniffing import ALLOWED_TYPES
 from comfyrail.store.interface import DEFAULT_LEASE_SECONDS
 from comfyrail.validation.policy import CONTENT_TYPES
 from comfyrail.workflow.nearest import did_you_mean, nearest_names
@@ -80,6 +82,19 @@ def _check_origins(names: tuple[str, ...]) -> tuple[str, ...]:
         if name != "*" and not _ORIGIN.fullmatch(name):
             raise ValueError(f"{name!r} is not like https://app.example.com, or *")
     return names
+
+
+def _check_base_url(url: str | None) -> str | None:
+    parts = urlsplit(url or "")
+    if url is not None and (
+        parts.scheme not in {"http", "https"}
+        or not parts.hostname
+        or parts.query
+        or parts.fragment
+        or "@" in parts.netloc
+    ):
+        raise ValueError(f"{url!r} is not like https://files.example.com")
+    return None if url is None else url.rstrip("/")
 
 
 def _check_networks(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -163,6 +178,11 @@ class Settings(PolicySettings, BaseSettings):
     max_upload_bytes: Limit = 2 << 30
     allowed_upload_types: Names = ALLOWED_TYPES
     asset_retention_seconds: float = Field(0.0, ge=0, le=366 * 86400, allow_inf_nan=False)
+    retention: Tier = Tier.GLACIER
+    output_quota_bytes: Limit = 0
+    public_url: Annotated[str | None, AfterValidator(_check_base_url)] = None
+    cdn_url: Annotated[str | None, AfterValidator(_check_base_url)] = None
+    link_secret: SecretStr | None = None
     gpu_rates: Rates = Field(default_factory=dict)
     access: Literal["off", "on"] = "off"
     jwt_secret: SecretStr | None = None
@@ -175,6 +195,20 @@ class Settings(PolicySettings, BaseSettings):
     redis_url: SecretStr | None = None
     max_connections: int = Field(10_000, ge=10, le=1_000_000)
     min_free_bytes: Limit = 64 << 20
+    blob_url: str | None = None
+    archive_url: str | None = None
+    glacier_url: str | None = None
+    blob_cache_bytes: Limit = 10 << 30
+    media: Literal["off", "on"] = "on"
+    media_processes: int = Field(1, ge=1, le=16)
+    webhook_networks: Annotated[Names, AfterValidator(_check_networks)] = ()
+    webhook_log_days: float = Field(30.0, gt=0, le=3660, allow_inf_nan=False)
+    smtp_url: SecretStr | None = None
+    smtp_from: str = "Comfyrail <comfyrail@localhost>"
+    sms_url: SecretStr | None = None
+    sms_method: Literal["POST", "PUT", "GET"] = "POST"
+    sms_headers: SecretStr | None = None
+    sms_body: str = '{"to": "{{ to }}", "text": "{{ text }}"}'
     shutdown_seconds: float = Field(10.0, ge=0, le=3600, allow_inf_nan=False)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_json: bool | None = None
@@ -222,6 +256,13 @@ def check_access(settings: Settings) -> None:
             "cors_origins is * and access is off: any page that somebody here opens could use the "
             "server. Name the origins, or turn access on with --access on.",
             code="ACCESS_IS_OFF",
+        )
+    link_secret = settings.link_secret
+    if link_secret is not None and len(link_secret.get_secret_value()) < SHORTEST_JWT_SECRET:
+        raise ConfigurationError(
+            f"link_secret (COMFYRAIL_LINK_SECRET) has fewer than {SHORTEST_JWT_SECRET} bytes: it "
+            "could be guessed from a link. Make one with: openssl rand -hex 32",
+            code="LINK_SECRET_TOO_SHORT",
         )
     given = settings.jwt_secret
     secret = None if given is None else given.get_secret_value().encode()

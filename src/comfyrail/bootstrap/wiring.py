@@ -10,6 +10,8 @@ from comfyrail.bootstrap.access import admission, open_access
 from comfyrail.bootstrap.assets import INPUT_FOLDER, open_assets
 from comfyrail.bootstrap.first_admin import drop_dead_key
 from comfyrail.bootstrap.machinery import Machinery, run_loop, start_machinery
+from comfyrail.bootstrap.notifications import link_to_outputs, open_notifications
+from comfyrail.bootstrap.outputs import open_outputs
 from comfyrail.bootstrap.policy import read_policies
 from comfyrail.bootstrap.runs import make_runs
 from comfyrail.bootstrap.settings import Settings
@@ -30,6 +32,8 @@ from comfyrail.usecases.comfyui_fleet import ComfyuiFleet
 from comfyrail.usecases.comfyui_records import ComfyuiRecords
 from comfyrail.usecases.comfyui_userdata import ComfyuiUserdata
 from comfyrail.usecases.convert import ConvertWorkflow
+from comfyrail.usecases.delivery_figures import DeliveryFigures
+from comfyrail.usecases.feed import Feed
 from comfyrail.usecases.figures import Figures
 from comfyrail.usecases.given_files import GivenFiles
 from comfyrail.usecases.health import CheckReadiness
@@ -95,6 +99,21 @@ async def _make_services(settings: Settings, stack: AsyncExitStack, parts: Machi
     run_loop(stack, BatchSearches(store, batch_jobs, parts.blobs), "batch-searches")
     jobs = Jobs(store, parts.blobs, clock, fleet.load_of, parts.waits, standings, parts.previews)
     given_files = GivenFiles(kept.assets)
+    output_parts = await open_outputs(settings, store, parts.blobs, parts.media.media, clock)
+    for name, loop in output_parts.loops.items():
+        run_loop(stack, loop, name)
+    told = await open_notifications(
+        settings,
+        stack,
+        store,
+        parts.blobs,
+        parts.http,
+        clock,
+        link_to_outputs(output_parts.signer, output_parts.file_base),
+    )
+    submit.check_told = told.rules.check_submission
+    for name, loop in told.loops.items():
+        run_loop(stack, loop, name)
     run_parts = make_runs(
         settings,
         store,
@@ -122,8 +141,11 @@ async def _make_services(settings: Settings, stack: AsyncExitStack, parts: Machi
         plan=PlanWorkflow(checks, parts.estimates),
         convert=ConvertWorkflow(fleet),
         nodes=NodeTypes(fleet),
-        figures=Figures(queue, fleet, parts.estimates),
+        figures=Figures(
+            queue, fleet, parts.estimates, [DeliveryFigures(store, told.courier.counts)]
+        ),
         jobs=jobs,
+        media=parts.media.media,
         batches=Batches(store, clock, batch_jobs, library),
         queue=queue,
         workers=parts.workforce.workers,
@@ -149,4 +171,8 @@ async def _make_services(settings: Settings, stack: AsyncExitStack, parts: Machi
         runs=run_parts.runs,
         given_files=given_files,
         read_positions=ReadPositions(),
+        feed=Feed(store, clock),
+        webhooks=told.webhooks,
+        outputs=output_parts.outputs,
+        file_base=output_parts.file_base,
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.text import Text
 
 from comfyrail import __version__
+from comfyrail.bootstrap.blobs import describe_blobs
 from comfyrail.bootstrap.settings import load_settings
 from comfyrail.cli.exits import FAILED, call_server
 from comfyrail.cli.packs import pack_failures
@@ -39,7 +40,9 @@ class Check:
 
 def examine(data: Path | None, server: str) -> None:
     """Print every check; exit 1 when one found a fault. A server that is not up is no fault."""
-    checks = [*machine_checks(), *folder_checks(load_settings(data=data).data), engine_check()]
+    settings = load_settings(data=data)
+    checks = [*machine_checks(), *folder_checks(settings.data)]
+    checks += [Check("Blob store", True, describe_blobs(settings)), engine_check()]
     checks += call_server(server_checks(server))
     for check in checks:
         mark = Text("ok  ", "green") if check.is_right else Text("BAD ", "red")

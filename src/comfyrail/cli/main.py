@@ -33,6 +33,7 @@ with quiet_interrupts():
         ServerOption,
         SetOption,
     )
+    from comfyrail.cli.outputs import outputs_app
     from comfyrail.cli.queue import queue_app
     from comfyrail.cli.queue_options import (
         LabelOption,
@@ -45,6 +46,7 @@ with quiet_interrupts():
     from comfyrail.cli.terminal import accept_any_text
     from comfyrail.cli.uploads import uploads_app
     from comfyrail.cli.users import users_app
+    from comfyrail.cli.webhooks import webhooks_app
     from comfyrail.cli.workers import workers_app
     from comfyrail.cli.workflows import workflows_app
     from comfyrail.errors import ConfigurationError
@@ -62,6 +64,8 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(queue_app, name="queue")
 app.add_typer(workers_app, name="workers")
 app.add_typer(uploads_app, name="uploads")
+app.add_typer(outputs_app, name="outputs")
+app.add_typer(webhooks_app, name="webhooks")
 app.add_typer(workflows_app, name="workflows")
 app.add_typer(users_app, name="users")
 app.add_typer(keys_app, name="keys")
@@ -507,6 +511,31 @@ def jobs(
     context.obj = server
     if context.invoked_subcommand is None:
         list_jobs(context, server, status, limit)
+
+
+@app.command()
+def events(
+    event_type: Annotated[
+        list[str] | None,
+        typer.Option("--type", help="Only these, such as execution.completed or execution.*."),
+    ] = None,
+    job: Annotated[str | None, typer.Option(help="Only those of this job.")] = None,
+    workflow: Annotated[
+        str | None, typer.Option(help="Only those of this workflow of the library.")
+    ] = None,
+    after: Annotated[
+        int | None,
+        typer.Option(min=0, help="Begin behind this number (0: at the beginning; default: now)."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    """Follow the events of all jobs, live; a broken line is taken up again."""
+    from comfyrail.cli import event_listings
+
+    event_listings.follow_events(
+        server, types=event_type, job=job, workflow=workflow, after=after, is_json=json
+    )
 
 
 @jobs_app.command("list")

@@ -22,6 +22,9 @@ COLOURS = {
     "stopped": "magenta",
     "cancelled": "magenta",
     "failed": "red",
+    "delivered": "green",
+    "pending": "yellow",
+    "dead": "red",
     "unhealthy": "red",
 }
 

@@ -18,9 +18,9 @@ from comfyrail.client.client import (
     Event,
     Execution,
     ExecutionFailure,
+    FeedEvent,
     LogLine,
     NodeResult,
-    Output,
     Submitted,
 )
 from comfyrail.client.errors import (
@@ -38,7 +38,15 @@ from comfyrail.client.library import (
     SavedWorkflow,
     WorkflowSummary,
 )
+from comfyrail.client.outputs import FoundOutput, Link, Output
 from comfyrail.client.uploads import Asset
+from comfyrail.client.verification import (
+    InvalidSignature,
+    WebhookMessage,
+    verify_signature,
+    verify_webhook,
+)
+from comfyrail.client.webhooks import Delivery, DeliveryDetail, Webhook, WebhookTest
 
 __all__ = [
     "KEY_VARIABLE",
@@ -48,15 +56,21 @@ __all__ = [
     "AttemptOfJob",
     "ComfyrailClient",
     "DeclaredInput",
+    "Delivery",
+    "DeliveryDetail",
     "Event",
     "Execution",
     "ExecutionFailure",
+    "FeedEvent",
     "Finding",
     "Fix",
     "FleetFigures",
+    "FoundOutput",
     "InvalidAddress",
     "InvalidRequest",
+    "InvalidSignature",
     "LibraryWorkflow",
+    "Link",
     "LogLine",
     "NodeResult",
     "NodeSummary",
@@ -71,8 +85,13 @@ __all__ = [
     "Submitted",
     "UnexpectedReply",
     "ValidationReport",
+    "Webhook",
+    "WebhookMessage",
+    "WebhookTest",
     "Worker",
     "WorkerFit",
     "WorkerPlan",
     "WorkflowSummary",
+    "verify_signature",
+    "verify_webhook",
 ]

@@ -1,9 +1,8 @@
 """An asynchronous client of API v1."""
 
-import asyncio
 import io
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from types import TracebackType
@@ -33,9 +32,12 @@ from comfyrail.client.errors import (
 )
 from comfyrail.client.event_stream import read_events
 from comfyrail.client.fleet import Fleet, Queue
+from comfyrail.client.following import follow
 from comfyrail.client.library import Library
-from comfyrail.client.paths import quoted
+from comfyrail.client.outputs import Output, Outputs
+from comfyrail.client.paths import query, quoted
 from comfyrail.client.uploads import Uploads
+from comfyrail.client.webhooks import Webhooks
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 SERVER_VARIABLE = "COMFYRAIL_SERVER"
@@ -43,26 +45,11 @@ KEY_VARIABLE = "COMFYRAIL_API_KEY"
 PATIENCE_SECONDS = 30.0
 CALL_TIMEOUT = aiohttp.ClientTimeout(total=60, sock_connect=5)
 STREAM_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=60)
-RECONNECT_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 DOWNLOAD_CHUNK = 1 << 18
 LARGE_BODY = 1 << 20
-UNAVAILABLE = 503
 GATEWAY_STATUSES = {502, 503, 504}
 
 Reply = TypeVar("Reply")
-
-
-class Output(msgspec.Struct):
-    output_id: str
-    node_id: str
-    kind: str
-    filename: str
-    temporary: bool
-    partial: bool
-    content_type: str
-    size: int
-    sha256: str
-    url: str
 
 
 class Result(msgspec.Struct):
@@ -184,6 +171,21 @@ class _Log(msgspec.Struct):
     next_after: int | None
 
 
+class FeedEvent(msgspec.Struct, kw_only=True):
+    """An event among all of one's. What is of no execution is of workers or of the server. The
+    beginning of a stream has only an `id`.
+    """
+
+    id: int
+    execution_id: str | None = None
+    number: int | None = None
+    type: str = ""
+    timestamp: datetime | None = None
+    workflow_id: str | None = None
+    batch_id: str | None = None
+    data: dict[str, Any] = {}
+
+
 class _NodeResults(msgspec.Struct):
     nodes: list[NodeResult]
 
@@ -193,7 +195,8 @@ class ComfyrailClient:
 
     `patience` is for how many seconds a broken event stream is taken up again; `library` has the
     calls to the server's library of workflows, `fleet` those to its workers, `queue` those to its
-    queue, `access` those about users and keys.
+    queue, `access` those about users and keys, `all_outputs` those about what jobs have made,
+    `webhooks` those about whom they tell.
 
     `api_key` is an API key or a token. Without a server or a key the client takes COMFYRAIL_SERVER
     and COMFYRAIL_API_KEY of the environment.
@@ -218,6 +221,8 @@ class ComfyrailClient:
         self.batches = Batches(self._ask)
         self.uploads = Uploads(self._ask, self._call)
         self.access = Access(self._ask, self._call)
+        self.all_outputs = Outputs(self._ask, self._call)
+        self.webhooks = Webhooks(self._ask, self._call)
 
     async def __aenter__(self) -> Self:
         self._http = aiohttp.ClientSession()
@@ -242,7 +247,7 @@ class ComfyrailClient:
 
         A text is the name of a workflow in the library, `name` or `name@version`. Options:
         auto_fix, optimize, priority, queue_class, timeout, queue_timeout, max_retries,
-        not_before, labels, execution_config.
+        not_before, labels, execution_config, output_config, callback_url, webhook_config.
         """
         return (await self.submit(workflow, input_params, **options)).execution_id
 
@@ -359,33 +364,35 @@ class ComfyrailClient:
 
         Raises ServerUnreachable when the line stays broken for longer than the patience.
         """
-        now = asyncio.get_running_loop().time
-        broken_at: float | None = None
-        failures = 0
-        while True:
-            problem: Exception = ServerUnreachable(
-                f"No answer from {self.server}: the event stream ends too early"
-            )
-            try:
-                async for name, data in self._stream(execution_id, after):
-                    broken_at, failures = None, 0
-                    if name == "close":
-                        return
-                    event = self._decode(data, Event)
-                    if event.number > after:
-                        after = event.number
-                        yield event
-            except ServerUnreachable as error:
-                problem = error
-            except RequestFailed as error:
-                if error.status != UNAVAILABLE:
-                    raise
-                problem = error
-            broken_at = now() if broken_at is None else broken_at
-            if now() - broken_at >= self._patience:
-                raise problem
-            await asyncio.sleep(RECONNECT_SECONDS[min(failures, len(RECONNECT_SECONDS) - 1)])
-            failures += 1
+        path = _execution_path(execution_id, "/events")
+        async for event in self._follow(path, after, Event, lambda each: each.number):
+            yield event
+
+    async def all_events(
+        self, after: int | None = None, **filters: str | Sequence[str] | None
+    ) -> AsyncIterator[FeedEvent]:
+        """The events of all one's executions, for ever; from now on, or behind the id of one.
+
+        Filters: types, execution_id, workflow_id, batch_id, surface. It reconnects as `events`
+        does.
+        """
+        path = f"/v1/events/stream{query(**filters)}"
+        async for event in self._follow(path, after, FeedEvent, lambda each: each.id):
+            yield event
+
+    async def _follow(
+        self, path: str, after: int | None, kind: type[Reply], number_of: Callable[[Reply], int]
+    ) -> AsyncIterator[Reply]:
+        broken = ServerUnreachable(f"No answer from {self.server}: the event stream ends too early")
+        async for item in follow(
+            lambda position: self._stream(path, position),
+            lambda data: self._decode(data, kind),
+            number_of,
+            after,
+            self._patience,
+            broken,
+        ):
+            yield item
 
     async def download(self, output: Output) -> AsyncIterator[bytes]:
         if not output.url.startswith("/"):
@@ -417,9 +424,8 @@ class ComfyrailClient:
         except (ServerUnreachable, UnexpectedReply, RequestFailed) as error:
             return str(error)
 
-    async def _stream(self, execution_id: str, after: int) -> AsyncIterator[tuple[str, str]]:
-        path = _execution_path(execution_id, "/events")
-        headers = {"Last-Event-ID": str(after)}
+    async def _stream(self, path: str, after: int | None) -> AsyncIterator[tuple[str, str]]:
+        headers = {} if after is None else {"Last-Event-ID": str(after)}
         async with self._call("GET", path, headers=headers, timeout=STREAM_TIMEOUT) as response:
             if response.content_type != "text/event-stream":
                 raise self._unexpected(f"{response.content_type} came for a job's events")

@@ -21,6 +21,11 @@ class LineProxy:
         self._flowing.set()
         self._delay = 0.0
         self._is_closed = False
+        self._is_away = False
+        self.refused = 0
+        """Connections that were not taken because the line was away."""
+        self.carried = 0
+        """Bytes, both ways."""
         self._lines: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
 
@@ -32,6 +37,14 @@ class LineProxy:
         """End every connection abruptly, both ways; new ones are taken."""
         for writer in tuple(self._writers):
             _reset(writer)
+
+    def go_away(self) -> None:
+        """End every connection abruptly and take no new ones, as a machine that is down."""
+        self._is_away = True
+        self.drop()
+
+    def come_back(self) -> None:
+        self._is_away = False
 
     def fall_silent(self) -> None:
         """Connections stay and new ones are taken, but nothing gets through any more."""
@@ -46,7 +59,8 @@ class LineProxy:
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Not a coroutine: a connection taken while the line closes would never be known."""
-        if self._is_closed:
+        if self._is_closed or self._is_away:
+            self.refused += 1
             _reset(writer)
             return
         task = asyncio.create_task(self._serve(reader, writer), name="line")
@@ -110,6 +124,7 @@ class LineProxy:
                 await self._flowing.wait()
                 sink.write(content)
                 await sink.drain()
+                self.carried += len(content)
 
 
 @asynccontextmanager

@@ -130,6 +130,7 @@ class Attempts:
             ),
             seat=seat,
             secrets=context.secrets,
+            converter=context.converter,
         )
         suspect = suspect_of(attempt.tenant, attempt.prompt, models)
         held = Held(attempt.job_id, session, models, suspect, seat)

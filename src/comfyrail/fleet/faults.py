@@ -20,6 +20,15 @@ def output_too_large(node_id: str, name: str, limit: int) -> Fault:
     )
 
 
+def output_not_converted(node_id: str, name: str, reason: str) -> Fault:
+    return Fault(
+        "execution",
+        "OUTPUT_NOT_CONVERTED",
+        f"The output '{name}' of node '{node_id}' was not converted and stays as it is. {reason}",
+        {"node_id": node_id, "name": name, "reason": reason},
+    )
+
+
 def too_many_values(count: int, kept: int) -> Fault:
     return Fault(
         "execution",

@@ -22,6 +22,7 @@ from comfyrail.fleet.link import WorkerLink
 from comfyrail.fleet.patience import Contact
 from comfyrail.fleet.watchdog import EndsHungWorkers, Watchdog, WatchdogRules
 from comfyrail.ids import WorkerId
+from comfyrail.jobs.events import EventType
 from comfyrail.jobs.faults import Fault
 
 log = structlog.get_logger(__name__)
@@ -355,8 +356,10 @@ class WorkerLife:
         self._context.catalog.note_online(self._id, online=is_up)
         if is_up:
             self._context.catalog.note_warm(self._id, self._attempts.warm.names())
+            self._context.tell(EventType.WORKER_ONLINE, worker_id=self._id)
         else:
             self.unready_since = now
+            self._context.tell(EventType.WORKER_OFFLINE, worker_id=self._id, reason=self._error)
 
     def note_error(self, message: str, error: ComfyrailError | None = None) -> None:
         if message != self._error:

@@ -15,6 +15,7 @@ from comfyrail.fleet.faults import output_too_large, too_many_values
 from comfyrail.ids import new_output_id
 from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.job import NewOutput
+from comfyrail.sniffing import HEAD_BYTES, JSON, TEXT, UNKNOWN, Claims, detect, refine
 
 DOWNLOADS_AT_ONCE = 4
 DOWNLOAD_TRIES = 3
@@ -49,6 +50,8 @@ _CONTENT_TYPES = {
     ".webp": "image/webp",
 }
 """What not every machine's own table has."""
+_TEXTS = frozenset({TEXT, JSON, "text/csv", "text/markdown", "text/vtt", "application/x-subrip"})
+"""Those that nothing runs."""
 
 
 class SavedBlob(Protocol):
@@ -102,6 +105,8 @@ class Fetched:
 
     outputs: tuple[NewOutput, ...] = ()
     left_out: Sequence[Fault] = field(default=())
+    warnings: Sequence[Fault] = field(default=())
+    """What is not with them as it should be."""
 
 
 async def fetch_outputs(client: ComfyClient, shown: Sequence[Shown], sink: Saves) -> Fetched:
@@ -207,7 +212,8 @@ def _encode(value: Any) -> bytes:
 async def _fetch(client: ComfyClient, file: WorkerFile, sink: Saves) -> NewOutput:
     for remaining in reversed(range(DOWNLOAD_TRIES)):
         try:
-            blob = await sink.save(_limited(client.download(file), file.filename))
+            head = _Head(_limited(client.download(file), file.filename))
+            blob = await sink.save(head.passing())
             break
         except WorkerUnreachable:
             if not remaining:
@@ -221,7 +227,7 @@ async def _fetch(client: ComfyClient, file: WorkerFile, sink: Saves) -> NewOutpu
         filename=name,
         subfolder=file.subfolder[:NAME_LIMIT],
         is_temporary=file.folder_type == "temp",
-        content_type=content_type_of(name),
+        content_type=judged_type(name, bytes(head.seen), is_whole=head.is_whole),
         size=blob.size,
         sha256=blob.sha256,
         blob_key=blob.key,
@@ -258,6 +264,22 @@ async def _stream(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield chunk
 
 
+class _Head:
+    """Lets the chunks of a file pass, and keeps how it begins."""
+
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+        self.seen = bytearray()
+        self.is_whole = True
+
+    async def passing(self) -> AsyncIterator[bytes]:
+        async for chunk in self._chunks:
+            room = HEAD_BYTES - len(self.seen)
+            self.seen += chunk[:room]
+            self.is_whole = self.is_whole and len(chunk) <= room
+            yield chunk
+
+
 async def _limited(chunks: AsyncIterator[bytes], filename: str) -> AsyncIterator[bytes]:
     size = 0
     async for chunk in chunks:
@@ -273,6 +295,19 @@ async def _limited(chunks: AsyncIterator[bytes], filename: str) -> AsyncIterator
 def content_type_of(filename: str) -> str:
     suffix = PurePosixPath(filename).suffix.lower()
     return _CONTENT_TYPES.get(suffix) or mimetypes.guess_type(filename)[0] or UNKNOWN_TYPE
+
+
+def judged_type(filename: str, head: bytes, *, is_whole: bool) -> str:
+    """What the first bytes of a file show; where they show nothing, or a text, which may be of
+    any kind, what its name says.
+    """
+    found = refine(detect(head, is_whole=is_whole), Claims(filename))
+    if found not in {UNKNOWN, TEXT, JSON}:
+        return found
+    named = content_type_of(filename)
+    if found == UNKNOWN:
+        return named
+    return named if named in _TEXTS or named.startswith("model/") else found
 
 
 def safe_name(filename: str) -> str:

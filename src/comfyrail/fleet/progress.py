@@ -32,6 +32,8 @@ class ProgressTracker:
     node_seconds: dict[str, float] = field(default_factory=dict)
     """How long the nodes took that have run."""
     cached: set[str] = field(default_factory=set)
+    models: frozenset[str] = frozenset()
+    """Names of the models that the job needs."""
     _started: dict[str, float] = field(default_factory=dict)
     _running: dict[str, float] = field(default_factory=dict)
     _steps: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -163,6 +165,15 @@ class ProgressTracker:
         self._running.setdefault(node, 0.0)
         self._changed = True
         self._events.append(NewEvent(EventType.NODE_STARTED, self._name(node)))
+        if self.models and (named := self._models_in(node)):
+            told = {**self._name(node), "models": named}
+            self._events.append(NewEvent(EventType.MODEL_LOADING, told))
+
+    def _models_in(self, node: str) -> list[str]:
+        """Those that a node which begins gives its worker to load, unless it has them already."""
+        inputs = self.prompt[node].get("inputs")
+        values = inputs.values() if isinstance(inputs, Mapping) else ()
+        return [value for value in values if isinstance(value, str) and value in self.models]
 
     def _complete(self, node: str, *, cached: bool) -> None:
         if node not in self.prompt or node in self._done:

@@ -24,6 +24,7 @@ from comfyrail.fleet.comfyui.history import FAILURES_KEPT, HistoryEntry, NodeFai
 from comfyrail.fleet.comfyui.messages import ExecutionNoted, Message, PromptEnded
 from comfyrail.fleet.company import Company, Seat
 from comfyrail.fleet.connection import WorkerConnection
+from comfyrail.fleet.conversion import Conversion, Converter
 from comfyrail.fleet.delivery import Delivery
 from comfyrail.fleet.faults import node_failed
 from comfyrail.fleet.harvest import harvest
@@ -83,6 +84,7 @@ class AttemptSession:
         mark: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda prompt: prompt,
         seat: Seat | None = None,
         secrets: PromptSecrets | None = None,
+        converter: Converter | None = None,
     ) -> None:
         """`inputs`: for a worker that does not see the server's input folder; `models_of`: the
         models that a node loads, by its id; `seat`: its place on the worker, where others are.
@@ -103,10 +105,15 @@ class AttemptSession:
         self._wants_previews = previews is not None
         self._inquiry = Inquiry(connection.client, attempt.prompt_id)
         self._timing = AttemptTiming(attempt, clock)
+        self._conversion = Conversion(attempt.output_config, converter)
         self._pictures = SocketPictures(attempt, self._sink, previews)
         # One that is taken over goes on from where its job was.
         self._tracker = ProgressTracker(
-            attempt.prompt, clock, account.weights(), attempt.progress.fraction
+            attempt.prompt,
+            clock,
+            account.weights(),
+            attempt.progress.fraction,
+            models=attempt.models,
         )
         self._log = AttemptLog(
             attempt,
@@ -399,8 +406,9 @@ class AttemptSession:
                 self._sink,
                 self._orders,
                 self._clock,
-                deadline=self._orders.deadline,
                 stop_limit=self._times.stop_limit,
+                conversion=self._conversion,
+                pictures=lambda: self._pictures.outputs,
             )
         except StoreUnavailable as error:
             # The worker still has the files: try again, do not run the job again, however long
@@ -430,11 +438,10 @@ class AttemptSession:
             self._tracker.complete_rest()
             for failure in entry.failures or self._failures:
                 self._tracker.warn(node_failed(failure))
-        outputs = (*fetched.outputs, *self._pictures.outputs)
-        self._tracker.note_outputs(outputs)
-        for fault in fetched.left_out:
+        self._tracker.note_outputs(fetched.outputs)
+        for fault in (*fetched.left_out, *fetched.warnings):
             self._tracker.warn(fault)
-        return judge(entry, outputs, self._orders.stop_with, self._models_of)
+        return judge(entry, fetched.outputs, self._orders.stop_with, self._models_of)
 
     async def _find_remedy(self, failed: Failed, remedies: Remedies) -> Failed | Lost:
         """The failure with how it is tried again, for as long as anyone wants to know that."""

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from comfyrail.clock import Instant
-from comfyrail.ids import JobId
+from comfyrail.ids import BatchId, JobId
 from comfyrail.jobs.states import JobState
 
 
@@ -21,6 +21,21 @@ class EventType(StrEnum):
     COMPLETED = "execution.completed"
     FAILED = "execution.failed"
     CANCELLED = "execution.cancelled"
+    MODEL_LOADING = "execution.model_loading"
+    WORKER_ADDED = "worker.added"
+    WORKER_ONLINE = "worker.online"
+    WORKER_OFFLINE = "worker.offline"
+    WORKER_REMOVED = "worker.removed"
+    QUEUE_PAUSED = "system.queue_paused"
+    QUEUE_RESUMED = "system.queue_resumed"
+    STORAGE_TROUBLE = "system.storage_trouble"
+    STORAGE_RECOVERED = "system.storage_recovered"
+    SERVER_STARTED = "system.server_started"
+    WEBHOOK_DISABLED = "system.webhook_disabled"
+
+    @property
+    def is_of_a_job(self) -> bool:
+        return self.startswith("execution.")
 
     @property
     def is_final(self) -> bool:
@@ -43,6 +58,23 @@ EVENT_OF_STATE: dict[JobState, EventType] = {
 class NewEvent:
     type: EventType
     data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedEntry:
+    """An event among all of a tenant's, in the order in which they were written. `job_id` and
+    `number` are None for those of workers and of the server.
+    """
+
+    sequence: int
+    job_id: JobId | None
+    number: int | None
+    type: EventType
+    at: Instant
+    data: Mapping[str, Any]
+    workflow_id: str | None = None
+    batch_id: BatchId | None = None
+    surface: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from typing import Any
 from comfyrail.clock import Instant
 from comfyrail.ids import AssetId, AttemptToken, BatchId, JobId, OutputId, TenantId, WorkerId
 from comfyrail.jobs.faults import Fault
+from comfyrail.jobs.life_cycle import GoneReason
 from comfyrail.jobs.needs import JobNeeds
-from comfyrail.jobs.output_config import AS_IT_IS, OutputConfig
+from comfyrail.jobs.output_config import AS_IT_IS, OutputConfig, Tier
 from comfyrail.jobs.priority import DEFAULT_PRIORITY, QueueClass, Standing
 from comfyrail.jobs.quotas import JobQuota
 from comfyrail.jobs.recovery import MAXIMUM_RETRIES, RecoveryKind
@@ -69,6 +70,8 @@ class NewJob:
     """What the caller may use in a month. Jobs of a batch are counted with the batch."""
     output_config: OutputConfig = AS_IT_IS
     webhook: JobWebhook | None = None
+    workflow_id: str | None = None
+    """Of the library, with its version; or a label of the caller's."""
 
     @property
     def rank(self) -> int:
@@ -164,6 +167,10 @@ class Job:
     alias: str | None = None
     is_hidden: bool = False
     """Its owner has taken it out of the history."""
+    workflow_id: str | None = None
+    """`name@version` in the library, or a label of the caller's."""
+    webhook_delivered: bool | None = None
+    """Whether its end has reached its own webhook; None: it has none, or nothing was due yet."""
 
     @property
     def is_held(self) -> bool:
@@ -254,3 +261,8 @@ class Output:
     is_partial: bool
     created_at: Instant
     file: NewOutput
+    tier: Tier = Tier.IMMEDIATE
+    retention: Tier | None = None
+    """The last tier that it sees; None: as the server is set up."""
+    gone_at: Instant | None = None
+    gone_reason: GoneReason | None = None

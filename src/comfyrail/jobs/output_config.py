@@ -1,4 +1,4 @@
-"""What a submission wants done with its outputs [8.2]–[8.4]."""
+"""What a submission wants done with its outputs [8.2-8.4]."""
 
 from enum import StrEnum
 from typing import Annotated, Literal

@@ -82,8 +82,8 @@ class PatientResolver(AbstractResolver):
     A call of the system cannot be broken off; those that wait for one of the threads can.
     """
 
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(RESOLVING_AT_ONCE, "resolver")
+    def __init__(self, at_once: int = RESOLVING_AT_ONCE) -> None:
+        self._threads = ThreadPoolExecutor(at_once, "resolver")
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
@@ -170,19 +170,25 @@ class OutgoingHttp:
         url: str,
         *,
         headers: Mapping[str, str] = _NO_HEADERS,
-        body: bytes | None = None,
+        body: bytes | AsyncIterator[bytes] | None = None,
         allows: AllowsHost | None = None,
         limits: OutgoingLimits | None = None,
         read_at_most: int | None = None,
+        glance_seconds: float | None = None,
+        verify_ssl: bool = True,
     ) -> OutgoingResponse:
         """Ask, and read the whole reply, or its first `read_at_most` bytes.
 
         A reply of any status is a reply. A request with a body is not redirected: the reply is
-        then the redirect. Raises AddressRefused, ResponseTooLarge or OutgoingError.
+        then the redirect. A body that comes in parts needs its length among the headers. With
+        `glance_seconds` the status is what counts: of the reply's body is taken what comes in that
+        time, however it ends. Raises AddressRefused, ResponseTooLarge or OutgoingError.
         """
         limits = limits or self._limits
         check_headers(headers)
-        asking = _Asking(method.upper(), dict(headers), body, limits, read_at_most)
+        asking = _Asking(
+            method.upper(), dict(headers), body, limits, read_at_most, glance_seconds, verify_ssl
+        )
         with _told_as_ours(limits):
             async with asyncio.timeout(limits.total_seconds):
                 return await self._follow(asking, url, allows)
@@ -193,7 +199,7 @@ class OutgoingHttp:
     ) -> AsyncIterator[OutgoingStream]:
         """Ask for a file that is too large for memory. It raises the same; `chunks` too."""
         limits = limits or self._limits
-        asking = _Asking("GET", {}, None, limits, None)
+        asking = _Asking("GET", {}, None, limits)
         with _told_as_ours(limits):
             async with asyncio.timeout(limits.total_seconds), AsyncExitStack() as stack:
                 target: WebUrl | None = self._judge(url, allows)
@@ -258,7 +264,7 @@ class OutgoingHttp:
             return OutgoingResponse(
                 status=response.status,
                 headers=_headers_of(response),
-                body=await _read_body(response, asking),
+                body=await _read(response, asking),
                 url=str(target.url),
             )
 
@@ -272,6 +278,7 @@ class OutgoingHttp:
             data=asking.body,
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=None, connect=asking.limits.connect_seconds),
+            ssl=asking.verify_ssl,
         )
 
     def _open_session(self) -> aiohttp.ClientSession:
@@ -295,9 +302,11 @@ class _Asking:
 
     method: str
     headers: dict[str, str]
-    body: bytes | None
+    body: bytes | AsyncIterator[bytes] | None
     limits: OutgoingLimits
-    read_at_most: int | None
+    read_at_most: int | None = None
+    glance_seconds: float | None = None
+    verify_ssl: bool = True
 
     def leave_origin(self) -> None:
         """Another origin does not get what may be secret."""
@@ -355,10 +364,21 @@ async def _limited(response: aiohttp.ClientResponse, limit: int) -> AsyncIterato
         yield chunk
 
 
-async def _read_body(response: aiohttp.ClientResponse, asking: _Asking) -> bytes:
+async def _read(response: aiohttp.ClientResponse, asking: _Asking) -> bytes:
+    body = bytearray()
+    if asking.glance_seconds is None:
+        return await _read_body(response, asking, body)
+    try:
+        async with asyncio.timeout(asking.glance_seconds):
+            return await _read_body(response, asking, body)
+    except (TimeoutError, aiohttp.ClientError, OSError):
+        response.close()
+        return bytes(body)
+
+
+async def _read_body(response: aiohttp.ClientResponse, asking: _Asking, body: bytearray) -> bytes:
     whole = asking.read_at_most is None
     limit = asking.limits.response_bytes if asking.read_at_most is None else asking.read_at_most
-    body = bytearray()
     async for chunk in response.content.iter_chunked(1 << 16):
         body += chunk
         if len(body) > limit or (len(body) == limit and not whole):

@@ -1,13 +1,20 @@
-"""Reading a job's event log live: what was missed first, then what comes, then the end."""
+"""Reading event logs live: what was missed first, then what comes. That of a job has an end."""
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
 
-from comfyrail.ids import JobId, TenantId
-from comfyrail.jobs.events import Event
+from comfyrail.ids import BatchId, JobId, TenantId
+from comfyrail.jobs.events import Event, FeedEntry
+from comfyrail.store.feed import OPERATOR, FeedPage, FeedStore
 from comfyrail.store.interface import Store
-from comfyrail.store.signals import job_topic
+from comfyrail.store.signals import Signals, job_topic, tenant_topic
 
 PAGE = 500
+
+
+class FeedSource(FeedStore, Protocol):
+    signals: Signals
 
 
 async def follow_events(
@@ -33,3 +40,54 @@ async def follow_events(
                 if after < job.last_event:
                     continue  # the end was written between the two reads
                 await news.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFilter:
+    """Which events of a tenant a stream shows; what is empty shows all. `types` may end in `.*`;
+    `workflow` is a name of the library, with or without a version.
+    """
+
+    types: frozenset[str] = frozenset()
+    job_id: JobId | None = None
+    workflow: str | None = None
+    batch_id: BatchId | None = None
+    surface: str | None = None
+
+    def shows(self, entry: FeedEntry) -> bool:
+        return (
+            (not self.types or any(_is_type(entry.type, each) for each in self.types))
+            and self.job_id in {None, entry.job_id}
+            and self.batch_id in {None, entry.batch_id}
+            and self.surface in {None, entry.surface}
+            and (self.workflow is None or _is_workflow(entry.workflow_id, self.workflow))
+        )
+
+
+def feed_topics(tenant: TenantId, *, with_operator: bool) -> list[str]:
+    """What wakes a reader of a tenant's events."""
+    return [tenant_topic(each) for each in ((tenant, OPERATOR) if with_operator else (tenant,))]
+
+
+async def follow_feed(
+    store: FeedSource, tenant: TenantId, after: int, where: FeedFilter, *, with_operator: bool
+) -> AsyncIterator[FeedPage]:
+    """All events of a tenant behind a number, in order, for ever: pages of those that the filter
+    shows, and how far they reach. A page may be empty.
+    """
+    with store.signals.subscribe(*feed_topics(tenant, with_operator=with_operator)) as news:
+        while True:
+            page = await store.feed_after(tenant, after, PAGE, with_operator=with_operator)
+            if page.reached > after:
+                after = page.reached
+                yield FeedPage([each for each in page.entries if where.shows(each)], after)
+            else:
+                await news.wait()
+
+
+def _is_type(given: str, wanted: str) -> bool:
+    return given == wanted or (wanted.endswith("*") and given.startswith(wanted[:-1]))
+
+
+def _is_workflow(given: str | None, wanted: str) -> bool:
+    return given is not None and (given == wanted or given.startswith(f"{wanted}@"))

@@ -112,6 +112,18 @@ class BlobShelves(Protocol):
 class BlobStore(BlobReads, BlobWrites, BlobShelves, Protocol):
     async def move(self, key: str, tier: str) -> None:
         """Bring a blob to where those of a tier of the life cycle are kept, if that is elsewhere.
-        It can be had all the time.
+        It can be had all the time. Raises as `open` and `save`.
         """
         ...
+
+    async def close(self) -> None:
+        """Give up what is still under way."""
+        ...
+
+
+async def first_bytes(blob: OpenBlob, limit: int) -> bytes:
+    """What a blob begins with."""
+    found = bytearray()
+    async for chunk in blob.chunks(0, limit):
+        found += chunk
+    return bytes(found)

@@ -7,13 +7,15 @@ import asyncio
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from comfyrail.clock import Clock
 from comfyrail.jobs.job import JobInput
+from comfyrail.results.blob_store import BlobReads
 from comfyrail.store.disk_trouble import disk_error
 
 SPARED_SECONDS = 3600.0
@@ -23,10 +25,9 @@ SPARED_SECONDS = 3600.0
 class InputFiles:
     """`folder` is the workers' input folder. Names are like `uploads/<hash>/<name>`."""
 
-    def __init__(self, folder: Path, path_of: Callable[[str], Path], clock: Clock) -> None:
-        """`path_of` says where a blob is."""
+    def __init__(self, folder: Path, blobs: BlobReads, clock: Clock) -> None:
         self._folder = folder
-        self._path_of = path_of
+        self._blobs = blobs
         self._clock = clock
         self._lock = threading.Lock()
         """Held while a file is put there, and while one is looked at and removed."""
@@ -36,25 +37,34 @@ class InputFiles:
         """See that they are there. Raises OutputNotFound where a blob is gone, StoreUnavailable
         where the disk does not take them.
         """
-        if inputs:
-            await asyncio.to_thread(self._put_all, inputs)
-
-    def _put_all(self, inputs: Iterable[JobInput]) -> None:
         for each in inputs:
-            try:
-                self._put_one(each)
-            except OSError as error:
-                raise disk_error("The input folder", self._folder, error) from error
+            blob = await self._blobs.open(each.blob_key)
+            if blob.path is None and await asyncio.to_thread(self._has, each.name, blob.size):
+                continue
+            async with self._blobs.local(each.blob_key) as source:
+                await asyncio.to_thread(self._put_one, each.name, source)
 
-    def _put_one(self, each: JobInput) -> None:
-        target = self._folder / each.name
-        source = self._path_of(each.blob_key)
+    def _has(self, name: str, size: int) -> bool:
+        """Whether a copy of what is not on this machine lies there already."""
         with self._lock:
-            self._put[each.name] = self._clock.monotonic()
-            if _is_same(target, source):
-                return
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _bring(source, target)
+            self._put[name] = self._clock.monotonic()
+            try:
+                there = (self._folder / name).lstat()
+            except OSError:
+                return False
+        return stat.S_ISREG(there.st_mode) and there.st_size == size
+
+    def _put_one(self, name: str, source: Path) -> None:
+        target = self._folder / name
+        try:
+            with self._lock:
+                self._put[name] = self._clock.monotonic()
+                if _is_same(target, source):
+                    return
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _bring(source, target)
+        except OSError as error:
+            raise disk_error("The input folder", self._folder, error) from error
 
     # What the sweeper asks
 

@@ -7,13 +7,13 @@ without saving it anew.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 import structlog
 
 from comfyrail.errors import StoreUnavailable
-from comfyrail.results.blobs import StoredFile
+from comfyrail.results.blob_store import BlobShelves, StoredFile
 
 log = structlog.get_logger(__name__)
 
@@ -23,16 +23,10 @@ LOOK_SECONDS = 10.0
 ASKED_AT_ONCE = 500
 
 
-class Shelves(Protocol):
+class Shelves(BlobShelves, Protocol):
     """The side of a blob store that the sweeper needs."""
 
-    def files(self) -> AsyncIterator[Sequence[StoredFile]]: ...
-
-    def take_doubtful(self) -> Sequence[StoredFile]: ...
-
     def doubt(self, keys: Collection[str]) -> None: ...
-
-    async def remove(self, files: Sequence[StoredFile]) -> int: ...
 
 
 class References(Protocol):
@@ -80,11 +74,11 @@ class BlobSweeper:
 
     async def look(self) -> int:
         """The same for what was saved in vain since the last time."""
-        files = await asyncio.to_thread(self._blobs.take_doubtful)
+        keys = self._blobs.take_doubtful()
         try:
-            return _told(await self._remove_orphans(files))
+            return _told(await self._remove_orphans(await self._blobs.look_at(keys)))
         except BaseException:
-            self._blobs.doubt([file.key for file in files])
+            self._blobs.doubt(keys)
             raise
 
     async def _remove_orphans(self, files: Sequence[StoredFile]) -> int:

@@ -15,6 +15,15 @@ RECORDS = "records"
 BATCHES = "batches"
 """A job of a batch has ended, or a batch has changed."""
 
+INDEX = "index"
+"""A job has outputs that are to be found by their texts."""
+
+MEDIA = "media"
+"""Files have come that nobody has looked at yet."""
+
+DELIVERIES = "deliveries"
+"""Something is to be told to somebody, or can be tried now."""
+
 FOLLOWED = "followed"
 """A job has come at whose end the server has something to do."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from comfyrail.errors import MalformedRequest, PayloadTooLarge, UnsupportedMediaType
 from comfyrail.results.image_sizes import has_known_header, size_of_image
-from comfyrail.results.sniffing import (
+from comfyrail.sniffing import (
     ALLOWED_TYPES,
     HEAD_BYTES,
     Claims,

@@ -4,7 +4,8 @@ import asyncio
 import base64
 import binascii
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -19,6 +20,7 @@ from comfyrail.errors import (
     MalformedRequest,
     NotFound,
     OutgoingError,
+    OutputNotFound,
     RequestError,
     ResponseTooLarge,
 )
@@ -27,11 +29,18 @@ from comfyrail.jobs.job import Output
 from comfyrail.jobs.quotas import StorageRoom
 from comfyrail.network.outgoing import OutgoingHttp, OutgoingLimits, OutgoingStream
 from comfyrail.network.urls import without_secrets
-from comfyrail.results.blobs import StoredBlob
-from comfyrail.results.sniffing import HEAD_BYTES, Claims, detect, refine
+from comfyrail.results.blob_store import (
+    BlobReads,
+    BlobWrites,
+    OpenBlob,
+    StoredBlob,
+    first_bytes,
+)
+from comfyrail.sniffing import HEAD_BYTES, Claims, detect, refine
 from comfyrail.store.assets import AddedAsset, Asset, AssetPage, AssetStore, KnownContent, SameName
 from comfyrail.usecases.asset_intake import Intake, UploadRules, check_picture, file_too_large
 from comfyrail.usecases.asset_names import NO_NAME, check_name, is_input_name
+from comfyrail.usecases.gone import check_there
 from comfyrail.usecases.policies import Policies
 from comfyrail.validation.urls import UrlFault, allows_host, find_url_fault
 
@@ -58,16 +67,8 @@ class Received:
     is_new: bool = True
 
 
-class AssetBlobs(Protocol):
+class AssetBlobs(BlobReads, BlobWrites, Protocol):
     """The side of the blob store that is needed here."""
-
-    async def save(self, chunks: AsyncIterator[bytes]) -> StoredBlob: ...
-
-    def path_of(self, key: str) -> Path: ...
-
-    def settle(self, keys: Collection[str], *, are_kept: bool) -> None: ...
-
-    def doubt(self, keys: Collection[str]) -> None: ...
 
 
 class AssetRecords(AssetStore, Protocol):
@@ -229,14 +230,16 @@ class Assets:
     ) -> Received:
         """What an earlier job made, without its bytes being kept twice."""
         principal.check_may(Permission.JOBS_READ)
-        file = (await self._store.get_output(principal.tenant, job_id, output_id)).file
-        path = self._blobs.path_of(file.blob_key)
+        output = await self._store.get_output(principal.tenant, job_id, output_id)
+        file = check_there(output).file
+        blob = await self._blobs.open(file.blob_key)
         name = check_name(name or file.filename)
         room = await self.let_in(principal, file.size, same_name)
         expires_at = self.expiry(expires_in)
-        found = refine(await asyncio.to_thread(_type_of, path), Claims(name))
+        head = await first_bytes(blob, HEAD_BYTES)
+        found = refine(detect(head, is_whole=len(head) < HEAD_BYTES), Claims(name))
         if file.blake3 is None:  # of an earlier version: nobody knows its bytes by that hash
-            content = _content_of(await self._blobs.save(read_file(path)), found)
+            content = _content_of(await self._blobs.save(blob.chunks()), found)
             asset = self._asset(principal, name, content, expires_at)
             added = await self._add(asset, same_name, room)
             return Received(added.asset, is_new_blob=False, is_new=added.is_new)
@@ -301,11 +304,21 @@ class Assets:
         key = await self._store.delete_asset(principal.tenant, asset_id)
         self._blobs.doubt([key])
 
-    def path_of(self, asset: Asset) -> Path:
+    async def open(self, asset: Asset) -> OpenBlob:
+        """Its bytes. Raises AssetNotFound where they are gone."""
         try:
-            return self._blobs.path_of(asset.blob_key)
-        except NotFound as error:
-            raise AssetNotFound("The file is gone from the blob store.") from error
+            return await self._blobs.open(asset.blob_key)
+        except OutputNotFound as error:
+            raise _bytes_gone() from error
+
+    @asynccontextmanager
+    async def local(self, asset: Asset) -> AsyncIterator[Path]:
+        """A file with its bytes, for as long as the context is open. Raises as `open`."""
+        try:
+            async with self._blobs.local(asset.blob_key) as path:
+                yield path
+        except OutputNotFound as error:
+            raise _bytes_gone() from error
 
     def expiry(self, expires_in: float | None) -> Instant | None:
         """When a file goes that is to be kept for so many seconds."""
@@ -390,8 +403,8 @@ class Assets:
     ) -> None:
         if content_type.startswith("image/"):
             most = self._policies.of(principal.tenant).limits.max_image_pixels
-            path = self._blobs.path_of(key)
-            await asyncio.to_thread(check_picture, path, content_type, name, most)
+            async with self._blobs.local(key) as path:
+                await asyncio.to_thread(check_picture, path, content_type, name, most)
 
 
 def _room_for(room: StorageRoom, same_name: SameName) -> StorageRoom:
@@ -486,7 +499,5 @@ def _name_in(url: str) -> str | None:
         return None
 
 
-def _type_of(path: Path) -> str:
-    with path.open("rb") as file:
-        head = file.read(HEAD_BYTES)
-    return detect(head, is_whole=len(head) < HEAD_BYTES)
+def _bytes_gone() -> AssetNotFound:
+    return AssetNotFound("The file is gone from the blob store.")

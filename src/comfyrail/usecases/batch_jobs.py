@@ -18,7 +18,9 @@ from comfyrail.jobs.batches import (
     merge_parameters,
 )
 from comfyrail.jobs.job import BatchPlace
+from comfyrail.jobs.output_config import AS_IT_IS, OutputConfig
 from comfyrail.jobs.priority import DEFAULT_PRIORITY
+from comfyrail.jobs.webhooks import JobWebhook
 from comfyrail.usecases.batch_turns import Making
 from comfyrail.usecases.checks import WorkflowRequest
 from comfyrail.usecases.examination import findings_of
@@ -52,6 +54,8 @@ class BatchBase:
     execution_config: Mapping[str, Any] = field(default_factory=dict)
     not_before: Instant | None = None
     max_retries: int | None = None
+    output_config: OutputConfig = AS_IT_IS
+    webhook: JobWebhook | None = None
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self)
@@ -173,6 +177,8 @@ class BatchJobs:
                 base.max_retries,
                 is_batch=priority is None,
                 batch=place,
+                output_config=base.output_config,
+                webhook=base.webhook,
             ),
         )
 

@@ -2,8 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Protocol
 
 import structlog
 
@@ -20,6 +18,7 @@ from comfyrail.jobs.parameter_search import (
     read_score,
 )
 from comfyrail.jobs.states import JobState
+from comfyrail.results.blob_store import BlobReads, first_bytes
 from comfyrail.store.interface import OpenTrial, Store, WatchedBatch
 from comfyrail.store.signals import BATCHES
 from comfyrail.usecases.batch_jobs import BatchBase, BatchJobs, trial_item, unmade_job
@@ -38,17 +37,13 @@ SCORE_KINDS = frozenset(("text", "value"))
 LONGEST_NOTE = 500
 
 
-class BlobFiles(Protocol):
-    def path_of(self, key: str) -> Path: ...
-
-
 class BatchSearches:
     """Looks at the batches that something must be done about. `run` goes on until cancelled.
 
     All it knows is in the store: after a restart it goes on where it was.
     """
 
-    def __init__(self, store: Store, jobs: BatchJobs, blobs: BlobFiles) -> None:
+    def __init__(self, store: Store, jobs: BatchJobs, blobs: BlobReads) -> None:
         self._store = store
         self._jobs = jobs
         self._blobs = blobs
@@ -142,17 +137,17 @@ class BatchSearches:
         outputs = await self._store.list_outputs(tenant, job_id)
         for output in outputs:
             if output.file.node_id == node_id and _may_be_score(output):
-                text = await asyncio.to_thread(self._read, output.file.blob_key)
+                text = await self._read(output.file.blob_key)
                 score = read_score(text)
                 if score is not None:
                     return score
         return None
 
-    def _read(self, key: str) -> bytes:
+    async def _read(self, key: str) -> bytes:
+        """Nothing of what is gone. Raises StoreUnavailable where it can be had later."""
         try:
-            with self._blobs.path_of(key).open("rb") as file:
-                return file.read(LARGEST_SCORE_TEXT)
-        except (OSError, RequestError):
+            return await first_bytes(await self._blobs.open(key), LARGEST_SCORE_TEXT)
+        except RequestError:
             return b""
 
     async def _add_trials(self, batch: WatchedBatch, search: Search, wanted: int) -> None:

@@ -73,6 +73,8 @@ class Checked:
     analysis: Analysis | None
     is_large: bool
     """What is done with it further belongs into a thread too."""
+    workflow_id: str | None = None
+    """Which one of the library it is, with its version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +135,9 @@ class WorkflowChecks:
         # A small file of the editor may have unfolded to a lot.
         large = given.is_large or (workflow is not None and len(workflow.nodes) > SMALL_WORKFLOW)
         if workflow is None or not examination.is_valid:
-            return Checked(examination, None, large)
+            return Checked(examination, None, large, given.workflow_id)
         analysis = await self.run(self._analyst.get().analyse, workflow, large=large)
-        return Checked(examination, analysis, large)
+        return Checked(examination, analysis, large, given.workflow_id)
 
     async def run(
         self, work: Callable[[Argument], Result], argument: Argument, *, large: bool
@@ -270,7 +272,7 @@ class WorkflowChecks:
             return _Given(source, request.workflow, parameters)
         found = await self._library.find(principal, request.workflow_id or "")
         source = replace(source, workflow=found.workflow, declared=found.declared)
-        return _Given(source, None, parameters, found.size)
+        return _Given(source, None, parameters, found.size, workflow_id=found.reference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +285,7 @@ class _Given:
     other_size: int = 0
     owner: Principal | None = None
     """Whose files it may name; None: nobody looks for them."""
+    workflow_id: str | None = None
 
     @property
     def is_large(self) -> bool:

@@ -3,11 +3,10 @@
 They are all jobs of the tenant, through whichever door they came.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from comfyrail.access.principal import Principal
 from comfyrail.errors import Conflict, JobNotFound, OutputNotFound
@@ -15,6 +14,7 @@ from comfyrail.ids import JobId, new_job_id
 from comfyrail.jobs.events import Event, EventType
 from comfyrail.jobs.job import Job, Output
 from comfyrail.jobs.states import JobState
+from comfyrail.results.blob_store import BlobReads, first_bytes
 from comfyrail.store.interface import (
     HistoryPage,
     HistoryQuery,
@@ -30,10 +30,6 @@ JOBS_A_READ = 500
 LARGEST_TEXT = 1 << 20
 
 
-class BlobFiles(Protocol):
-    def path_of(self, key: str) -> Path: ...
-
-
 @dataclass(frozen=True, slots=True)
 class NodesRun:
     """Of the last attempt, in the order in which they ended."""
@@ -47,7 +43,7 @@ class NodesRun:
 class ComfyuiRecords:
     """Every method is about the principal's own jobs only; others do not exist for it."""
 
-    def __init__(self, store: Store, blobs: BlobFiles) -> None:
+    def __init__(self, store: Store, blobs: BlobReads) -> None:
         self._store = store
         self._blobs = blobs
 
@@ -121,20 +117,16 @@ class ComfyuiRecords:
             raise OutputNotFound(f"None of your jobs has made a file '{filename[:200]}'.")
         return found
 
-    def path_of(self, output: Output) -> Path:
-        return self._blobs.path_of(output.file.blob_key)
+    def local(self, output: Output) -> AbstractAsyncContextManager[Path]:
+        """A file with the bytes of an output, for as long as the context is open."""
+        return self._blobs.local(output.file.blob_key)
 
     async def content(self, output: Output, limit: int = LARGEST_TEXT) -> bytes:
         """The first bytes of an output; none where it is gone."""
-
-        def read() -> bytes:
-            try:
-                with self.path_of(output).open("rb") as file:
-                    return file.read(limit)
-            except OSError:
-                return b""
-
-        return await asyncio.to_thread(read)
+        try:
+            return await first_bytes(await self._blobs.open(output.file.blob_key), limit)
+        except OutputNotFound:
+            return b""
 
     # Changes
 

@@ -1,7 +1,7 @@
 """The server's figures at one moment, for monitoring: GET /metrics in docs/reference/api.md."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from comfyrail.fleet.figures import FleetFigures
@@ -28,7 +28,14 @@ class Figure:
 
 
 class Figures:
-    def __init__(self, queue: Queue, fleet: Fleet, estimates: Estimates) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        fleet: Fleet,
+        estimates: Estimates,
+        others: Sequence[Callable[[], Awaitable[Sequence[Figure]]]] = (),
+    ) -> None:
+        self._others = others
         self._queue = queue
         self._fleet = fleet
         self._estimates = estimates
@@ -51,6 +58,7 @@ class Figures:
             *_queue_figures(queue),
             *_pool_figures(self._fleet.figures()),
             *self._estimate_figures(),
+            *[figure for look in self._others for figure in await look()],
         ]
 
     def _estimate_figures(self) -> Sequence[Figure]:

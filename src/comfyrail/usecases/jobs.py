@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
@@ -20,8 +19,11 @@ from comfyrail.jobs.outcome import RETRYING
 from comfyrail.jobs.states import JobState
 from comfyrail.notifications.streams import follow_events
 from comfyrail.planning.duration import remaining_seconds
+from comfyrail.results.blob_store import BlobReads, OpenBlob
 from comfyrail.store.interface import JobFilter, JobPage, Store
+from comfyrail.store.media import KnownMedia, MediaStore
 from comfyrail.store.signals import job_topic
+from comfyrail.usecases.gone import check_there
 from comfyrail.usecases.standing import Standings
 from comfyrail.usecases.submit import check_priority
 from comfyrail.usecases.waits import WaitForecast
@@ -41,10 +43,12 @@ class JobStatus:
     remaining_seconds: float | None
     outputs: Sequence[Output]
     attempts: Sequence[AttemptRecord] = ()
+    media: Mapping[str, KnownMedia] = field(default_factory=dict)
+    """What is known of its outputs, by the keys of their blobs."""
 
 
-class BlobFiles(Protocol):
-    def path_of(self, key: str) -> Path: ...
+class JobStore(Store, MediaStore, Protocol):
+    """The side of the store that is needed here."""
 
 
 class Jobs:
@@ -52,8 +56,8 @@ class Jobs:
 
     def __init__(
         self,
-        store: Store,
-        blobs: BlobFiles,
+        store: JobStore,
+        blobs: BlobReads,
         clock: Clock,
         load_of: Callable[[WorkerId | None], float],
         waits: WaitForecast,
@@ -130,16 +134,23 @@ class Jobs:
     async def outputs(self, principal: Principal, job_id: JobId) -> Sequence[Output]:
         return await self._store.list_outputs(principal.tenant, job_id)
 
+    async def output(self, principal: Principal, job_id: JobId, output_id: OutputId) -> Output:
+        """Also one that is gone. Raises JobNotFound or OutputNotFound."""
+        return await self._store.get_output(principal.tenant, job_id, output_id)
+
     async def output_file(
         self, principal: Principal, job_id: JobId, output_id: OutputId
-    ) -> tuple[Output, Path]:
+    ) -> tuple[Output, OpenBlob]:
         output = await self._store.get_output(principal.tenant, job_id, output_id)
-        return output, self._blobs.path_of(output.file.blob_key)
+        return output, await self.open(output)
 
-    async def find_output(self, principal: Principal, output_id: OutputId) -> tuple[Output, Path]:
+    async def find_output(self, principal: Principal, output_id: OutputId) -> Output:
         """Of any of the caller's jobs."""
-        output = await self._store.find_output(principal.tenant, output_id)
-        return output, self._blobs.path_of(output.file.blob_key)
+        return await self._store.find_output(principal.tenant, output_id)
+
+    async def open(self, output: Output) -> OpenBlob:
+        """The bytes of an output. Raises Gone, or OutputNotFound where nobody knows why."""
+        return await self._blobs.open(check_there(output).file.blob_key)
 
     async def prompt(self, principal: Principal, job_id: JobId) -> bytes:
         """The graph that the job runs, in ComfyUI's API format, as JSON."""
@@ -198,8 +209,10 @@ class Jobs:
             )
         else:
             outputs = await self._store.list_outputs(principal.tenant, job.id)
+        keys = [output.file.blob_key for output in outputs]
+        media = await self._store.media_of(keys) if keys else {}
         attempts = await self._store.list_attempts(principal.tenant, job.id) if job.attempts else ()
-        return JobStatus(job, position, wait, waiting_for, remaining, outputs, attempts)
+        return JobStatus(job, position, wait, waiting_for, remaining, outputs, attempts, media)
 
 
 def _types_of(prompt: bytes) -> dict[str, str | None]:

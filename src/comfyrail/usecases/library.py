@@ -67,6 +67,8 @@ class FoundWorkflow:
     workflow: dict[str, Any]
     declared: tuple[DeclaredInput, ...] | None
     size: int
+    reference: str
+    """Its name and version, like poster@3."""
 
 
 class Library:
@@ -93,7 +95,7 @@ class Library:
         principal.check_may(Permission.LIBRARY_READ)
         name, version = split_reference(workflow_id)
         stored = await self._library.read(principal.tenant, name, version, RUNNABLE_FILES)
-        return await self._library.in_thread(_open, stored)
+        return await self._library.in_thread(_open, stored, name)
 
     async def save(self, principal: Principal, name: str, draft: Draft) -> Added:
         """Keep a draft as the next version."""
@@ -180,7 +182,8 @@ def _describe(stored: StoredVersion, catalog: NodeCatalog) -> LibraryEntry:
     return LibraryEntry(stored, stored.files[WORKFLOW_FILE], declared, description)
 
 
-def _open(stored: StoredVersion) -> FoundWorkflow:
+def _open(stored: StoredVersion, name: str) -> FoundWorkflow:
     size = len(stored.files.get(WORKFLOW_FILE, b""))
     workflow = workflow_in(stored.files)
-    return FoundWorkflow(workflow, declared_in(stored.files), size)
+    reference = f"{name}@{stored.version}"
+    return FoundWorkflow(workflow, declared_in(stored.files), size, reference)

@@ -132,6 +132,9 @@ SENTENCES: Mapping[EventType, Callable[[Data], str]] = {
     ),
     EventType.NODE_STARTED: lambda data: f"{_node(data)} begins.",
     EventType.NODE_COMPLETED: _node_completed,
+    EventType.MODEL_LOADING: lambda data: (
+        f"{_node(data)} needs {', '.join(map(str, data.get('models', ())))}."
+    ),
     EventType.OUTPUT_READY: _output,
     EventType.WARNING: lambda data: f"{data.get('code')}: {data.get('message')}",
     EventType.COMPLETED: lambda data: f"The job is done, with {data.get('outputs', 0)} outputs.",

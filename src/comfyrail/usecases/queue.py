@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from comfyrail.errors import MalformedRequest
+from comfyrail.jobs.events import EventType
 from comfyrail.jobs.priority import DEFAULT_TARGETS, QueueClass, WaitTargets
 from comfyrail.jobs.queue import QueueState
 from comfyrail.scheduling.wait_figures import ClassWaits
+from comfyrail.store.feed import OPERATOR, FeedStore
 from comfyrail.store.interface import Store
 from comfyrail.usecases.waits import WaitForecast
 
@@ -36,10 +39,14 @@ class QueueReport:
     classes: Sequence[ClassReport]
 
 
+class QueueStore(Store, FeedStore, Protocol):
+    """The side of the store that is needed here."""
+
+
 class Queue:
     def __init__(
         self,
-        store: Store,
+        store: QueueStore,
         waits: Callable[[], Sequence[ClassWaits]],
         forecast: WaitForecast,
         targets: WaitTargets = DEFAULT_TARGETS,
@@ -72,8 +79,10 @@ class Queue:
         if reason is not None and len(reason) > LONGEST_REASON:
             raise MalformedRequest(f"reason has {LONGEST_REASON} characters at most.")
         self._forecast.state = await self._store.pause_queue(reason)
+        await self._store.add_notice(OPERATOR, EventType.QUEUE_PAUSED, {"reason": reason})
         return await self.report()
 
     async def resume(self) -> QueueReport:
         self._forecast.state = await self._store.resume_queue()
+        await self._store.add_notice(OPERATOR, EventType.QUEUE_RESUMED, {})
         return await self.report()

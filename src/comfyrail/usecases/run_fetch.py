@@ -5,13 +5,14 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from comfyrail.disk import sync_folder
 from comfyrail.errors import RequestError
 from comfyrail.ids import TenantId
 from comfyrail.jobs.job import Output
+from comfyrail.results.blob_store import BlobReads
 from comfyrail.usecases.run_folders import RunFolders
 from comfyrail.usecases.run_record import FetchedFile
 
@@ -26,10 +27,9 @@ class OutputFetcher:
     have there stays.
     """
 
-    def __init__(self, folders: RunFolders, path_of: Callable[[str], Path]) -> None:
-        """`path_of`: where the bytes of a blob are."""
+    def __init__(self, folders: RunFolders, blobs: BlobReads) -> None:
         self._folders = folders
-        self._path_of = path_of
+        self._blobs = blobs
 
     async def plan(
         self, tenant: TenantId, folder: Path, outputs: Sequence[Output]
@@ -39,7 +39,8 @@ class OutputFetcher:
 
     async def bring(self, tenant: TenantId, folder: Path, output: Output, name: str) -> bool:
         """Write one file; when this returns it is on disk. False: somebody else has the name."""
-        return await asyncio.to_thread(self._bring, tenant, folder, output, name)
+        async with self._blobs.local(output.file.blob_key) as source:
+            return await asyncio.to_thread(self._bring, tenant, folder, output, name, source)
 
     async def settle(self, tenant: TenantId, folder: Path, outputs: Sequence[Output]) -> None:
         """Take the hidden names away of those that are written down as brought."""
@@ -55,14 +56,16 @@ class OutputFetcher:
             planned.append(FetchedFile(output_id=output.file.id, filename=name))
         return planned
 
-    def _bring(self, tenant: TenantId, folder: Path, output: Output, name: str) -> bool:
+    def _bring(
+        self, tenant: TenantId, folder: Path, output: Output, name: str, source: Path
+    ) -> bool:
         self._open(tenant, folder)
         target, part = folder / name, _hidden(folder, output)
         if os.path.lexists(target):
             return _is_same_file(target, part)
         part.unlink(missing_ok=True)
         try:
-            self._write(part, output)
+            _write(part, source)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
@@ -73,16 +76,6 @@ class OutputFetcher:
             return False
         sync_folder(folder)
         return True
-
-    def _write(self, part: Path, output: Output) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with (
-            self._path_of(output.file.blob_key).open("rb") as source,
-            os.fdopen(os.open(part, flags, 0o644), "wb") as file,
-        ):
-            shutil.copyfileobj(source, file, CHUNK)
-            file.flush()
-            os.fsync(file.fileno())
 
     def _settle(self, tenant: TenantId, folder: Path, outputs: Sequence[Output]) -> None:
         if self._folders.contains(tenant, folder):
@@ -114,6 +107,14 @@ def free_name(filename: str, taken: set[str]) -> str:
         f"The output folder has too many files named like {filename!r}. Empty it, or take another.",
         code="OUTPUT_FOLDER_FULL",
     )
+
+
+def _write(part: Path, source: Path) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with source.open("rb") as given, os.fdopen(os.open(part, flags, 0o644), "wb") as file:
+        shutil.copyfileobj(given, file, CHUNK)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _hidden(folder: Path, output: Output) -> Path:

@@ -68,6 +68,8 @@ class Submission:
     """The only worker that it may go to."""
     output_config: OutputConfig = AS_IT_IS
     webhook: JobWebhook | None = None
+    workflow_label: str | None = None
+    """What the caller calls its workflow, where it is none of the library."""
     output_folder: str | None = None
     """A folder below the worker's outputs, into which nodes that take a prefix save their files."""
 
@@ -114,6 +116,8 @@ class SubmitWorkflow:
         caller who has used up what she may, and says what is left to be checked with the store.
         """
         self.admit = admit
+        self.check_told: Callable[[JobWebhook | None, OutputConfig], None] = lambda *_: None
+        """Raises InvalidWebhook for a webhook or an upload that could never be sent."""
         self._secrets = secrets or PromptSecrets()
         self._input_files = input_files
         self._store = store
@@ -159,6 +163,7 @@ class SubmitWorkflow:
         self._refuse_new_work()
         now = self._clock.now()
         _check_limits(submission, now)
+        self.check_told(submission.webhook, submission.output_config)
         execution_config = _execution_config(principal, submission)
         checked = await self._checks.check(principal, submission.request)
         workflow, analysis = _accept(checked)
@@ -201,6 +206,7 @@ class SubmitWorkflow:
             inputs=checked.examination.inputs,
             output_config=submission.output_config,
             webhook=submission.webhook,
+            workflow_id=checked.workflow_id or submission.workflow_label,
         )
         return Prepared(job, checked.examination.fixes)
 

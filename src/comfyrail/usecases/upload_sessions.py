@@ -22,8 +22,8 @@ from comfyrail.errors import (
     TooManyRequests,
 )
 from comfyrail.ids import new_asset_id, new_uuid
-from comfyrail.results.sniffing import HEAD_BYTES, Claims, judge
 from comfyrail.results.upload_parts import UploadParts, UploadRecord
+from comfyrail.sniffing import HEAD_BYTES, Claims, judge
 from comfyrail.store.assets import Asset, SameName
 from comfyrail.store.disk_trouble import disk_error
 from comfyrail.usecases.asset_intake import empty_file, file_too_large

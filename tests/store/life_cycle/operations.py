@@ -17,9 +17,10 @@ from comfyrail.jobs.job import Job, NewJob
 from comfyrail.jobs.outcome import Cancelled, Completed, Failed, Lost, Outcome
 from comfyrail.jobs.priority import Standing
 from comfyrail.jobs.states import JobState
+from comfyrail.results.blob_store import BlobReads
 from comfyrail.store.interface import Assignment, Store
 from comfyrail.usecases.batch_jobs import BatchJobs
-from comfyrail.usecases.batch_searches import BatchSearches, BlobFiles
+from comfyrail.usecases.batch_searches import BatchSearches
 from tests.store.life_cycle.model import Model, ModelBatch, ModelJob
 
 Answer = tuple[Any, ...]
@@ -373,7 +374,7 @@ class AttendBatches:
 
     async def ask(self, store: Store) -> Answer:
         # The other two are for searches, of which there are none.
-        await BatchSearches(store, cast(BatchJobs, None), cast(BlobFiles, None)).look()
+        await BatchSearches(store, cast(BatchJobs, None), cast(BlobReads, None)).look()
         return ()
 
     def expect(self, model: Model) -> Answer:

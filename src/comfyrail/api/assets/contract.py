@@ -7,6 +7,7 @@ import msgspec
 
 from comfyrail.api.contract import moment
 from comfyrail.store.assets import Asset, SameName
+from comfyrail.store.media import KnownMedia, MediaFacts
 from comfyrail.usecases.asset_names import canonical_name
 from comfyrail.usecases.upload_sessions import CHUNK_BYTES, UploadSession
 
@@ -60,6 +61,10 @@ class AssetBody(msgspec.Struct, kw_only=True):
     created_at: datetime
     expires_at: datetime | None
     url: str
+    media: MediaFacts | None
+    """What is known of the file; null while nobody has looked at it, and in lists."""
+    variants: dict[str, str]
+    """Where smaller versions are, by name."""
 
 
 class AssetList(msgspec.Struct, kw_only=True):
@@ -87,7 +92,8 @@ class SessionBody(msgspec.Struct, kw_only=True):
     """The file, once the last byte is there."""
 
 
-def asset_body(asset: Asset) -> AssetBody:
+def asset_body(asset: Asset, media: KnownMedia | None = None) -> AssetBody:
+    url = ASSET.format(asset_id=asset.id)
     return AssetBody(
         asset_id=asset.id,
         name=asset.name,
@@ -99,6 +105,8 @@ def asset_body(asset: Asset) -> AssetBody:
         created_at=moment(asset.created_at),
         expires_at=None if asset.expires_at is None else moment(asset.expires_at),
         url=CONTENT.format(asset_id=asset.id),
+        media=None if media is None else media.facts,
+        variants={name: f"{url}/variants/{name}" for name in (media.variants if media else ())},
     )
 
 

@@ -41,8 +41,10 @@ async def list_assets(
 
 @router.get(ASSET)
 async def show_asset(request: Request, asset_id: str) -> Response:
-    asset = await services_of(request).assets.get(principal_of(request), AssetId(asset_id))
-    return json_response(asset_body(asset))
+    services = services_of(request)
+    asset = await services.assets.get(principal_of(request), AssetId(asset_id))
+    known = await services.media.facts_of([asset.blob_key])
+    return json_response(asset_body(asset, known.get(asset.blob_key)))
 
 
 @router.delete(ASSET, status_code=204)
@@ -59,7 +61,7 @@ async def download_asset(request: Request, asset_id: str) -> Response:
     asset = await assets.get(principal_of(request), AssetId(asset_id))
     return file_response(
         request,
-        assets.path_of(asset),
+        await assets.open(asset),
         filename=PurePosixPath(asset.name).name,
         content_type=asset.content_type,
         sha256=asset.sha256,

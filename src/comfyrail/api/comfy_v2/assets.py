@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import msgspec
 from fastapi import APIRouter
@@ -103,7 +103,7 @@ async def show_asset(request: Request, asset_id: str) -> Response:
     links = Links.of(request)
     if isinstance(found, Asset):
         return json_response(asset_body(found, links))
-    return json_response(asset_of_output(found[0], links))
+    return json_response(asset_of_output(found, links))
 
 
 @router.delete(ASSET)
@@ -125,18 +125,17 @@ async def send_content(request: Request, asset_id: str) -> Response:
     if isinstance(found, Asset):
         return file_response(
             request,
-            services.assets.path_of(found),
+            await services.assets.open(found),
             filename=PurePosixPath(found.name).name,
             content_type=found.content_type,
             sha256=found.sha256,
         )
-    output, path = found
     return file_response(
         request,
-        path,
-        filename=output.file.filename,
-        content_type=output.file.content_type,
-        sha256=output.file.sha256,
+        await services.jobs.open(found),
+        filename=found.file.filename,
+        content_type=found.file.content_type,
+        sha256=found.file.sha256,
     )
 
 
@@ -157,9 +156,7 @@ async def _only_file(file: Part, parts: AsyncIterator[Part]) -> AsyncIterator[by
         raise MalformedRequest(f"Send all fields before the part '{FILE}'.")
 
 
-async def _find(
-    services: Services, principal: Principal, asset_id: str
-) -> Asset | tuple[Output, Path]:
+async def _find(services: Services, principal: Principal, asset_id: str) -> Asset | Output:
     """Outputs only for those who may see jobs. Raises NotFound."""
     try:
         return await services.assets.get(principal, AssetId(asset_id))

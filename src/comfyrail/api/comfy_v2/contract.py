@@ -20,7 +20,9 @@ from comfyrail.api.comfy_v2.words import (
 from comfyrail.api.contract import dollars, moment, rounded, time_of
 from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.job import Job, Output
+from comfyrail.jobs.output_config import OutputConfig
 from comfyrail.jobs.states import JobState
+from comfyrail.jobs.webhooks import JobWebhook
 from comfyrail.store.assets import Asset
 from comfyrail.usecases.jobs import JobStatus
 
@@ -57,6 +59,8 @@ class ComfyWishes(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     not_before: datetime | None = None
     labels: dict[str, str] = {}
     execution_config: dict[str, Any] = {}
+    output_config: OutputConfig | None = None
+    webhook_config: JobWebhook | None = None
 
 
 class ComfyJobRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

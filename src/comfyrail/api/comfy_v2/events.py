@@ -185,7 +185,7 @@ class JobStream:
         waiting, self._unready = self._unready, []
         for output_id in waiting:
             try:
-                output, _ = await self._jobs.find_output(self._principal, output_id)
+                output = await self._jobs.find_output(self._principal, output_id)
             except OutputNotFound:
                 self._unready.append(output_id)
             else:

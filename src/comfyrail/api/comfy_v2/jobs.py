@@ -32,6 +32,7 @@ from comfyrail.api.services import principal_of, services_of
 from comfyrail.errors import Conflict, InvalidWorkflow, MalformedRequest
 from comfyrail.ids import JobId
 from comfyrail.jobs.job import Job
+from comfyrail.jobs.output_config import AS_IT_IS
 from comfyrail.store.interface import JobFilter
 from comfyrail.usecases.checks import WorkflowRequest
 from comfyrail.usecases.jobs import JobStatus
@@ -71,6 +72,8 @@ async def submit_job(request: Request) -> Response:
             idempotency=idempotency_key(request, content),
             origin=origin_with(body.metadata),
             secrets=_secrets(body.extra_data),
+            output_config=wishes.output_config or AS_IT_IS,
+            webhook=wishes.webhook_config,
         ),
     )
     status = await services_of(request).jobs.status(principal_of(request), accepted.job_id)

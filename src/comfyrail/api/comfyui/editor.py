@@ -10,8 +10,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from comfyrail.api.comfyui.editor_files import PAGE, editor_folder
-from comfyrail.api.files import RangedFile
+from comfyrail.api.files import ranged_response
 from comfyrail.errors import NotFound
+from comfyrail.results.file_blob import FileBlob
 
 EDITOR = "/editor"
 FILE = EDITOR + "/{file:path}"
@@ -51,14 +52,14 @@ async def send_file(request: Request, file: str) -> Response:
     if not file or file == PAGE:
         if request.scope.get("principal") is None:
             return RedirectResponse(LOGIN, 303)
-        return RangedFile(root / PAGE, headers={"Cache-Control": "no-cache"})
+        return await _send(request, root / PAGE, PAGE)
     if file == FIRST_SCREEN:
         content = await asyncio.to_thread(_read_first_screen)
         return Response(content, 200, {"Cache-Control": "no-cache"}, "text/javascript")
     path = (root / file).resolve()
     if not path.is_relative_to(root) or not path.is_file():
         return _absent(file)
-    return _send(path, file)
+    return await _send(request, path, file)
 
 
 def _read_first_screen() -> bytes:
@@ -74,9 +75,16 @@ def _absent(file: str) -> Response:
     raise NotFound(f"The editor has no file '{file[:200]}'.", code="FILE_NOT_FOUND")
 
 
-def _send(path: Path, file: str) -> Response:
+async def _send(request: Request, path: Path, file: str) -> Response:
     kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     # Names in this folder change with their content.
     is_fixed = file.startswith("assets/")
     caching = "public, max-age=31536000, immutable" if is_fixed else "no-cache"
-    return RangedFile(path, media_type=kind, headers={"Cache-Control": caching})
+    found = await asyncio.to_thread(path.stat)
+    return ranged_response(
+        request,
+        FileBlob(path, found.st_size),
+        tag=f'"{found.st_mtime_ns:x}-{found.st_size:x}"',
+        media_type=kind,
+        headers={"Cache-Control": caching},
+    )

@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 import msgspec
@@ -13,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from comfyrail.api.comfyui.features import LARGEST_UPLOAD
-from comfyrail.api.comfyui.view import KINDS, find_file, make_picture, path_of
+from comfyrail.api.comfyui.view import KINDS, find_file, local_file, make_picture
 from comfyrail.api.messages import announced_size, json_response
 from comfyrail.api.multipart import Part, read_form
 from comfyrail.api.services import principal_of, services_of
@@ -60,16 +61,16 @@ async def upload_mask(request: Request) -> Response:
             str(reference.get("subfolder") or ""),
             str(reference.get("type") or "output"),
         )
-        path = path_of(services, original)
 
-        def compose() -> tuple[bytes, str]:
+        def compose(path: Path) -> tuple[bytes, str]:
             from comfyrail.engine.request_pictures import (  # noqa: PLC0415 - Pillow, when needed
                 put_mask,
             )
 
             return put_mask(path, upload.file), "image/png"
 
-        content, kind = await make_picture(compose)
+        async with local_file(services, original) as path:
+            content, kind = await make_picture(lambda: compose(path))
         return await _store(request, upload, _once(content), kind)
 
 

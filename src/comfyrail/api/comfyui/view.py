@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from fastapi import APIRouter
@@ -50,7 +51,7 @@ async def view(request: Request) -> Response:
         return await _picture(services, found, _channel, query["channel"])
     if isinstance(found, Output):
         return await send_output(request, found.job_id, found.file.id)
-    return _send_asset(request, services, found)
+    return await _send_asset(request, services, found)
 
 
 async def find_file(
@@ -89,10 +90,11 @@ async def find_file(
     )
 
 
-def path_of(services: Services, found: Output | Asset) -> Path:
+def local_file(services: Services, found: Output | Asset) -> AbstractAsyncContextManager[Path]:
+    """A file with its bytes, for as long as the context is open."""
     if isinstance(found, Output):
-        return services.comfyui.records.path_of(found)
-    return services.assets.path_of(found)
+        return services.comfyui.records.local(found)
+    return services.assets.local(found)
 
 
 async def make_picture(make: Callable[[], tuple[bytes, str]]) -> tuple[bytes, str]:
@@ -114,9 +116,9 @@ async def _picture(
     make: Callable[[Path, str], tuple[bytes, str]],
     wish: str,
 ) -> Response:
-    path = path_of(services, found)
     try:
-        content, kind = await make_picture(lambda: make(path, wish))
+        async with local_file(services, found) as path:
+            content, kind = await make_picture(lambda: make(path, wish))
     except FileNotFoundError as error:
         raise NotFound("The file is gone.", code="FILE_NOT_FOUND") from error
     return Response(content, media_type=kind, headers={"Cache-Control": "private, max-age=3600"})
@@ -138,11 +140,11 @@ def _channel(path: Path, wish: str) -> tuple[bytes, str]:
     return make_channel(path, wish)
 
 
-def _send_asset(request: Request, services: Services, asset: Asset) -> Response:
+async def _send_asset(request: Request, services: Services, asset: Asset) -> Response:
     """Another may get its name."""
     return file_response(
         request,
-        services.assets.path_of(asset),
+        await services.assets.open(asset),
         filename=asset.name.rpartition("/")[2],
         content_type=asset.content_type,
         sha256=asset.sha256,

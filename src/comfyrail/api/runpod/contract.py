@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import msgspec
 
 from comfyrail.api.check_contract import ParameterText, WorkflowText, given_text
+from comfyrail.api.contract import CallbackUrl
 from comfyrail.api.runpod.words import JOB_COUNT_OF, LOW_PRIORITY, WORKER_COUNT_OF, status_of
 from comfyrail.api.submissions import refuse_what_is_not_done_yet
 from comfyrail.errors import MalformedRequest
@@ -41,11 +42,11 @@ class PodPolicy(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class PodRequest(msgspec.Struct, kw_only=True):
-    """What a RunPod endpoint takes; `webhook` and `s3Config` are refused until they are heeded."""
+    """What a RunPod endpoint takes; `s3Config` is refused."""
 
     input: PodInput
     policy: PodPolicy = msgspec.field(default_factory=PodPolicy)
-    webhook: Any = None
+    webhook: CallbackUrl | None = None
     s3Config: Any = None  # noqa: N815 - RunPod's name for it
 
 
@@ -96,7 +97,7 @@ class PodHealth(msgspec.Struct, kw_only=True):
 
 def check_request(body: PodRequest) -> None:
     """Refuse what would be left undone."""
-    refuse_what_is_not_done_yet(webhook=body.webhook, s3Config=body.s3Config)
+    refuse_what_is_not_done_yet(s3Config=body.s3Config)
     if body.input.images and given_text(body.input.workflow) is None:
         raise MalformedRequest("input.images come with a workflow: give input.workflow too.")
 

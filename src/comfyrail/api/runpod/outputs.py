@@ -3,7 +3,6 @@
 import asyncio
 import base64
 from collections.abc import Sequence
-from pathlib import Path
 
 from starlette.requests import Request
 
@@ -11,6 +10,7 @@ from comfyrail.api.contract import output_body
 from comfyrail.api.runpod.contract import PodFile, PodOutput
 from comfyrail.api.services import principal_of, services_of
 from comfyrail.jobs.job import Output
+from comfyrail.results.blob_store import OpenBlob, first_bytes
 
 INLINE_BYTES = 10 << 20
 """All files of a job together, as base64; more is given as URLs."""
@@ -33,15 +33,16 @@ async def _file(request: Request, output: Output, *, is_inline: bool) -> PodFile
     if not is_inline:
         base = str(request.base_url).rstrip("/")
         return PodFile(filename=name, type="url", data=base + output_body(output).url)
-    _, path = await services_of(request).jobs.output_file(
+    _, blob = await services_of(request).jobs.output_file(
         principal_of(request), output.job_id, output.file.id
     )
-    return PodFile(filename=name, type="base64", data=await asyncio.to_thread(_encoded, path))
+    return PodFile(filename=name, type="base64", data=await _encoded(blob))
 
 
 def _is_picture(output: Output) -> bool:
     return output.file.content_type.startswith("image/")
 
 
-def _encoded(path: Path) -> str:
-    return base64.b64encode(path.read_bytes()).decode()
+async def _encoded(blob: OpenBlob) -> str:
+    content = await first_bytes(blob, blob.size)
+    return (await asyncio.to_thread(base64.b64encode, content)).decode()

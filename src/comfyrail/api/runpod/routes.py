@@ -32,6 +32,7 @@ from comfyrail.api.runpod.contract import (
 from comfyrail.api.runpod.outputs import pod_output
 from comfyrail.api.runpod.words import STATUS_OF, SURFACE, status_of
 from comfyrail.api.services import principal_of, services_of
+from comfyrail.api.submissions import webhook_of
 from comfyrail.api.waiting import NOT_THE_END, wait_for
 from comfyrail.errors import Conflict
 from comfyrail.ids import JobId
@@ -165,6 +166,7 @@ async def _submit(request: Request) -> Accepted:
             idempotency=idempotency_key(request, content),
             origin=Origin(SURFACE, request.path_params.get("endpoint_id")),
             secrets=secrets_of(body.input),
+            webhook=webhook_of(body.webhook),
         ),
     )
 

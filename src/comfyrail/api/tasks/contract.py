@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from comfyrail.api.contract import (
+    CallbackUrl,
     ExecutionError,
     OutputBody,
     moment,
@@ -18,6 +19,7 @@ from comfyrail.errors import MalformedRequest
 from comfyrail.fleet.figures import PoolFigures
 from comfyrail.fleet.view import WorkerView
 from comfyrail.jobs.job import Job, Output
+from comfyrail.jobs.output_config import OutputConfig
 from comfyrail.jobs.states import JobState
 from comfyrail.usecases.checks import WorkflowRequest
 
@@ -35,6 +37,9 @@ class TaskRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
     max_retries: int | None = None
     timeout: float = 1800.0
+    callback_url: CallbackUrl | None = None
+    """It is told of the end of the task."""
+    output_config: OutputConfig | None = None
 
 
 class TaskReply(msgspec.Struct, kw_only=True):

@@ -15,6 +15,7 @@ from comfyrail.api.idempotency import REPLAYED, idempotency_key
 from comfyrail.api.messages import decode_json, json_response, read_json, read_json_text
 from comfyrail.api.operations import Operation, Operations
 from comfyrail.api.services import principal_of, services_of
+from comfyrail.api.submissions import webhook_of
 from comfyrail.api.tasks.contract import (
     ChangeTaskWorkerRequest,
     TaskBody,
@@ -35,6 +36,7 @@ from comfyrail.api.tasks.words import STATE_OF, STATUS_OF, SURFACE
 from comfyrail.api.worker_contract import AddWorkerRequest, new_worker
 from comfyrail.ids import JobId, WorkerId
 from comfyrail.jobs.job import Origin
+from comfyrail.jobs.output_config import AS_IT_IS
 from comfyrail.store.interface import JobFilter
 from comfyrail.usecases.submit import Submission
 
@@ -67,6 +69,9 @@ async def add_task(request: Request) -> Response:
             max_retries=body.max_retries,
             idempotency=idempotency_key(request, content),
             origin=Origin(SURFACE, body.workflow_id, bytes(body.payload) or b"{}"),
+            output_config=body.output_config or AS_IT_IS,
+            webhook=webhook_of(body.callback_url),
+            workflow_label=body.workflow_id,
         ),
     )
     headers = {"Location": TASK.format(task_id=accepted.job_id)}

@@ -7,6 +7,7 @@ import msgspec
 
 from comfyrail.api.check_contract import FixBody, ParameterText, WorkflowText, fix_bodies
 from comfyrail.api.contract import (
+    CallbackUrl,
     ExecutionError,
     Labels,
     MaxRetries,
@@ -20,10 +21,14 @@ from comfyrail.api.contract import (
     rounded,
     time_of,
 )
+from comfyrail.api.contract import output_body as v1_output_body
 from comfyrail.api.v2.words import STATUS_OF, Status
 from comfyrail.ids import JobId
 from comfyrail.jobs.job import AttemptRecord, Job, Output
 from comfyrail.jobs.outcome import RETRYING
+from comfyrail.jobs.output_config import OutputConfig
+from comfyrail.jobs.webhooks import JobWebhook
+from comfyrail.store.media import KnownMedia, MediaFacts
 from comfyrail.usecases.jobs import JobStatus
 from comfyrail.usecases.resubmit import retry_of
 from comfyrail.usecases.submit import Accepted
@@ -56,10 +61,12 @@ class V2ExecuteRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True)
     workflow_id: str | None = None
     input_params: ParameterText = msgspec.field(default_factory=msgspec.Raw)
     execution_config: V2ExecutionConfig = msgspec.field(default_factory=V2ExecutionConfig)
-    webhook_config: dict[str, Any] | None = None
-    """Not supported yet: refused."""
-    output_config: dict[str, Any] | None = None
-    """Not supported yet: refused."""
+    callback_url: CallbackUrl | None = None
+    """It is told of the end of the job."""
+    webhook_config: JobWebhook | None = None
+    """The same with choices, in place of `callback_url`."""
+    output_config: OutputConfig | None = None
+    """What is done with its outputs."""
 
 
 class V2Links(msgspec.Struct, kw_only=True):
@@ -144,6 +151,7 @@ class V2Origin(msgspec.Struct, kw_only=True):
     retry_of: str | None
     batch_id: str | None
     batch_index: int | None
+    workflow_id: str | None
 
 
 class V2Output(msgspec.Struct, kw_only=True):
@@ -158,6 +166,11 @@ class V2Output(msgspec.Struct, kw_only=True):
     sha256: str
     created_at: datetime
     url: str
+    media: MediaFacts | None
+    variants: dict[str, str]
+    tier: str
+    gone_at: datetime | None
+    gone_reason: str | None
 
 
 class V2Outputs(msgspec.Struct, kw_only=True):
@@ -180,6 +193,7 @@ class V2Execution(msgspec.Struct, kw_only=True):
     cost: V2Cost
     result: V2Outputs | None
     error: ExecutionError | None
+    webhook_delivered: bool | None
     origin: V2Origin
     last_event: Annotated[int, msgspec.Meta(ge=0)]
     links: V2Links
@@ -246,7 +260,7 @@ def whole_body(status: JobStatus) -> V2Execution:
 
 def execution_body(job: Job, status: JobStatus | None = None) -> V2Execution:
     """A job as v2 shows it; the parts that take another look are null in lists."""
-    outputs = [output_body(output) for output in status.outputs] if status else []
+    outputs = shown_outputs(status) if status else []
     shows_result = status is not None and (bool(outputs) or job.state == "completed")
     return V2Execution(
         id=job.id,
@@ -267,19 +281,29 @@ def execution_body(job: Job, status: JobStatus | None = None) -> V2Execution:
         cost=V2Cost(estimated=dollars(job.estimated_cost), actual=dollars(job.cost)),
         result=V2Outputs(outputs=outputs) if shows_result else None,
         error=execution_error(job.fault) if job.fault else None,
+        webhook_delivered=job.webhook_delivered,
         origin=V2Origin(
             surface=job.surface,
             retry_of=retry_of(job),
             batch_id=job.batch_id,
             batch_index=job.batch_index,
+            workflow_id=job.workflow_id,
         ),
         last_event=job.last_event,
         links=links_of(job.id),
     )
 
 
-def output_body(output: Output) -> V2Output:
+def shown_outputs(status: JobStatus) -> list[V2Output]:
+    return [
+        output_body(output, status.media.get(output.file.blob_key)) for output in status.outputs
+    ]
+
+
+def output_body(output: Output, media: KnownMedia | None = None) -> V2Output:
+    """`media`: what is known of its file."""
     file = output.file
+    shown = v1_output_body(output, media)
     return V2Output(
         id=file.id,
         node_id=file.node_id,
@@ -292,6 +316,11 @@ def output_body(output: Output) -> V2Output:
         sha256=file.sha256,
         created_at=moment(output.created_at),
         url=f"{EXECUTION.format(execution_id=output.job_id)}/outputs/{file.id}",
+        media=shown.media,
+        variants=shown.variants,
+        tier=shown.tier,
+        gone_at=shown.gone_at,
+        gone_reason=shown.gone_reason,
     )
 
 

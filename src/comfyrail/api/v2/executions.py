@@ -44,8 +44,8 @@ from comfyrail.api.services import principal_of, services_of
 from comfyrail.api.streams import follow_by_socket, send_events
 from comfyrail.api.submissions import (
     answer_submission,
-    refuse_what_is_not_done_yet,
     synchronous_wait,
+    webhook_of,
 )
 from comfyrail.api.v2.contract import (
     EXECUTE,
@@ -62,6 +62,7 @@ from comfyrail.api.v2.contract import (
 )
 from comfyrail.ids import JobId, OutputId
 from comfyrail.jobs.job import Origin
+from comfyrail.jobs.output_config import AS_IT_IS
 from comfyrail.usecases.checks import WorkflowRequest
 from comfyrail.usecases.resubmit import Changes
 from comfyrail.usecases.submit import Accepted, Submission
@@ -93,9 +94,6 @@ async def run_and_wait(request: Request, timeout: WaitLimit = None) -> Response:
 async def _submit(request: Request, wait: int | None = None) -> Response:
     content = await read_json_text(request)
     body = decode_json(content, _execute_request)
-    refuse_what_is_not_done_yet(
-        webhook_config=body.webhook_config, output_config=body.output_config
-    )
     config = body.execution_config
     submission = Submission(
         request=WorkflowRequest(
@@ -115,6 +113,8 @@ async def _submit(request: Request, wait: int | None = None) -> Response:
         is_batch=config.queue_class == "batch",
         idempotency=idempotency_key(request, content),
         origin=Origin(SURFACE),
+        output_config=body.output_config or AS_IT_IS,
+        webhook=webhook_of(body.callback_url, body.webhook_config),
     )
     accepted = await services_of(request).submit(principal_of(request), submission)
     return await _accepted_response(request, accepted, wait=wait)
@@ -206,8 +206,11 @@ async def retry_execution(request: Request, execution_id: str) -> Response:
 @router.get(EXECUTION + "/outputs")
 async def list_outputs(request: Request, execution_id: str) -> Response:
     """The files that it has made."""
-    outputs = await services_of(request).jobs.outputs(principal_of(request), JobId(execution_id))
-    return json_response(V2Outputs(outputs=[output_body(output) for output in outputs]))
+    services = services_of(request)
+    outputs = await services.jobs.outputs(principal_of(request), JobId(execution_id))
+    media = await services.outputs.media_of(outputs)
+    bodies = [output_body(each, media.get(each.file.blob_key)) for each in outputs]
+    return json_response(V2Outputs(outputs=bodies))
 
 
 @router.get(EXECUTION + "/outputs/{output_id}")

@@ -53,5 +53,7 @@ V2_OF_V1: Mapping[str, str] = {
     "batch_index": "origin.batch_index",
     "surface": "origin.surface",
     "retry_of": "origin.retry_of",
+    "workflow_id": "origin.workflow_id",
+    "webhook_delivered": "webhook_delivered",
 }
 """Where a field of v1's execution is in v2. `webhook_delivered` comes with webhooks."""

@@ -12,6 +12,7 @@ from comfyrail.errors import AssetNotFound, Conflict, NotFound
 from comfyrail.ids import AssetId, JobId, TenantId
 from comfyrail.jobs.job import Output
 from comfyrail.store.assets import AddedAsset, Asset, AssetPage, KnownContent, SameName
+from comfyrail.store.sqlite.media_rows import want_look
 from comfyrail.store.sqlite.readers import Readers, Snapshot
 from comfyrail.store.sqlite.rows import read_output
 from comfyrail.store.sqlite.usage_counts import check_bytes
@@ -239,6 +240,7 @@ def _is_expired(row: sqlite3.Row, now: Instant) -> bool:
 
 def _insert(tx: Transaction, asset: Asset) -> None:
     tx.run("insert_asset", **dataclasses.asdict(asset))
+    want_look(tx, asset.blob_key, asset.content_type)
 
 
 def _asset(row: sqlite3.Row) -> Asset:

@@ -14,10 +14,13 @@ from comfyrail.jobs.output_config import read_output_config
 from comfyrail.jobs.priority import QueueClass, Standing
 from comfyrail.jobs.queue import Backlog, LaneKey, QueuePlace, QueueState, QueueTotals
 from comfyrail.jobs.states import JobState
+from comfyrail.jobs.webhooks import JobWebhook
 from comfyrail.store.interface import Enqueued, JobWishes, LanesRead
+from comfyrail.store.notifications import webhook_of
 from comfyrail.store.signals import HELD, QUEUE
 from comfyrail.store.sqlite import transitions
 from comfyrail.store.sqlite.lanes import needs_of_group, read_lanes
+from comfyrail.store.sqlite.notification_rows import read_endpoint
 from comfyrail.store.sqlite.queue_figures import STEPS, QueueFigures
 from comfyrail.store.sqlite.readers import Readers, Snapshot
 from comfyrail.store.sqlite.rows import read_job
@@ -92,6 +95,7 @@ class QueueOperations:
                 row["execution_config"],
                 row["queue_timeout"],
                 read_output_config(row["output_config"]),
+                _own_webhook(snapshot, job_id),
             )
 
         return await self._readers.read(read)
@@ -227,6 +231,7 @@ class QueueOperations:
             since = state["paused_at"] if state else None
             total: int = (state["paused_total"] if state else 0) + milliseconds
             tx.run("shift_retries", milliseconds=milliseconds)
+            tx.run("shift_deliveries", milliseconds=milliseconds)
             tx.notify(HELD)
             # A pause that goes on has lasted as long as before the jump.
             moved = None if since is None else Instant(since + milliseconds)
@@ -289,6 +294,11 @@ class QueueOperations:
         if expires_at is None:
             return None
         return Instant(expires_at + self.figures.paused_milliseconds(now))
+
+
+def _own_webhook(snapshot: Snapshot, job_id: JobId) -> JobWebhook | None:
+    row = snapshot.one("get_endpoint_of_job", job_id=job_id)
+    return None if row is None else webhook_of(read_endpoint(row))
 
 
 def job_of(source: Transaction | Snapshot, tenant: TenantId, job_id: JobId) -> Job:

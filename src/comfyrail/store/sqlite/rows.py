@@ -12,8 +12,9 @@ from comfyrail.ids import AttemptToken, JobId, OutputId, TenantId, WorkerId
 from comfyrail.jobs.events import Event, EventType
 from comfyrail.jobs.faults import Fault
 from comfyrail.jobs.job import Attempt, AttemptRecord, Job, NewOutput, Output, Progress
+from comfyrail.jobs.life_cycle import GoneReason
 from comfyrail.jobs.needs import JobNeeds
-from comfyrail.jobs.output_config import read_output_config
+from comfyrail.jobs.output_config import Tier, read_output_config
 from comfyrail.jobs.priority import QueueClass
 from comfyrail.jobs.queue import QueuedJob
 from comfyrail.jobs.recovery import RecoveryKind
@@ -21,7 +22,7 @@ from comfyrail.jobs.states import AttemptState, JobState
 from comfyrail.store.interface import WorkerRecord
 
 encode = msgspec.json.Encoder().encode
-_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_fault = msgspec.json.Decoder(Fault).decode
 
 
@@ -60,6 +61,8 @@ def read_job(row: sqlite3.Row) -> Job:
         origin_key=row["origin_key"],
         alias=row["alias"],
         is_hidden=bool(row["is_hidden"]),
+        workflow_id=row["workflow_id"],
+        webhook_delivered=_truth(row["webhook_delivered"]),
         last_event=row["last_event"],
     )
 
@@ -82,9 +85,9 @@ def read_attempt(row: sqlite3.Row) -> Attempt:
         timeout_seconds=row["timeout_seconds"],
         expected_seconds=row["expected_seconds"],
         tenant=TenantId(row["tenant"]),
-        prompt=_decode_object(row["prompt"]),
-        execution_config=_decode_object(row["execution_config"] or b"{}"),
-        extra_data=_decode_object(row["extra_data"] or b"{}"),
+        prompt=decode_object(row["prompt"]),
+        execution_config=decode_object(row["execution_config"] or b"{}"),
+        extra_data=decode_object(row["extra_data"] or b"{}"),
         progress=_read_progress(row),
         cancel_requested=bool(row["cancel_requested"]),
         models=JobNeeds.decode(row["needs"]).model_names if row["needs"] else frozenset(),
@@ -114,7 +117,7 @@ def read_event(row: sqlite3.Row) -> Event:
         number=row["number"],
         type=EventType(row["type"]),
         at=Instant(row["at"]),
-        data=_decode_object(row["data"]),
+        data=decode_object(row["data"]),
     )
 
 
@@ -138,6 +141,10 @@ def read_output(row: sqlite3.Row) -> Output:
             blob_key=row["blob_key"],
             blake3=row["blake3"],
         ),
+        tier=Tier(row["tier"]),
+        retention=None if row["retention"] is None else Tier(row["retention"]),
+        gone_at=row["gone_at"],
+        gone_reason=None if row["gone_reason"] is None else GoneReason(row["gone_reason"]),
     )
 
 
@@ -154,12 +161,16 @@ def read_worker(row: sqlite3.Row) -> WorkerRecord:
         catalog_fingerprint=row["catalog_fingerprint"],
         description=row["description"],
         pool=row["pool"],
-        config=_decode_object(row["config"] or b"{}"),
-        labels=_decode_object(row["labels"] or b"{}"),
+        config=decode_object(row["config"] or b"{}"),
+        labels=decode_object(row["labels"] or b"{}"),
         origin=row["origin"],
         is_cordoned=bool(row["is_cordoned"]),
         is_drained=bool(row["is_drained"]),
     )
+
+
+def _truth(value: int | None) -> bool | None:
+    return None if value is None else bool(value)
 
 
 def _read_progress(row: sqlite3.Row) -> Progress:

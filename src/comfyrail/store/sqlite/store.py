@@ -11,11 +11,12 @@ from typing import Any
 from comfyrail.clock import Clock, after
 from comfyrail.errors import Conflict, OutputNotFound
 from comfyrail.ids import AttemptToken, JobId, OutputId, TenantId, WorkerId, new_attempt_token
-from comfyrail.jobs.events import Event, NewEvent
+from comfyrail.jobs.events import Event, EventType, NewEvent
 from comfyrail.jobs.job import Attempt, AttemptRecord, Job, NewJob, Output, Progress, Usage
 from comfyrail.jobs.outcome import Lost, Outcome
 from comfyrail.jobs.recovery import RetryRules
 from comfyrail.jobs.states import JobState
+from comfyrail.store.feed import OPERATOR
 from comfyrail.store.interface import (
     DEFAULT_LEASE_SECONDS,
     Assignment,
@@ -31,9 +32,15 @@ from comfyrail.store.sqlite.asset_operations import AssetOperations
 from comfyrail.store.sqlite.batch_operations import BatchOperations
 from comfyrail.store.sqlite.blob_operations import BlobOperations
 from comfyrail.store.sqlite.database import connect, lock_folder, migrate
+from comfyrail.store.sqlite.delivery_desk import DeliveryDeskOperations
+from comfyrail.store.sqlite.delivery_operations import DeliveryOperations
 from comfyrail.store.sqlite.document_operations import DocumentOperations
+from comfyrail.store.sqlite.feed_operations import FeedOperations
 from comfyrail.store.sqlite.followed_operations import FollowedOperations
 from comfyrail.store.sqlite.gate_operations import GateOperations
+from comfyrail.store.sqlite.media_operations import MediaOperations
+from comfyrail.store.sqlite.output_operations import OutputOperations
+from comfyrail.store.sqlite.outbox import Listeners, write_notice
 from comfyrail.store.sqlite.prompt_operations import PromptOperations
 from comfyrail.store.sqlite.queue_figures import QueueFigures
 from comfyrail.store.sqlite.queue_operations import QueueOperations, job_of
@@ -61,6 +68,11 @@ class SqliteStore(
     AssetOperations,
     FollowedOperations,
     GateOperations,
+    MediaOperations,
+    FeedOperations,
+    OutputOperations,
+    DeliveryOperations,
+    DeliveryDeskOperations,
 ):
     """See comfyrail.store.interface.Store. Made by `open_sqlite_store`."""
 
@@ -74,12 +86,13 @@ class SqliteStore(
             self._lock.close()
             raise
         self.figures = QueueFigures()
+        self.listeners = Listeners()
         self._clock = clock
         self._opened = clock.now(), clock.monotonic()
         self._settling = asyncio.Lock()
         self._noted_jumps = 0
         self._retries = retries
-        self._writer = Writer(self._connection, clock, self.signals, self.figures)
+        self._writer = Writer(self._connection, clock, self.signals, self.figures, self.listeners)
         self.find_loss = self._writer.find_loss
         self._readers = Readers(folder)
 
@@ -321,6 +334,9 @@ class SqliteStore(
 
     async def save_worker(self, record: WorkerRecord) -> None:
         def save(tx: Transaction) -> None:
+            if not record.is_likeness and tx.one("has_worker", worker_id=record.id) is None:
+                data = {"worker_id": record.id, "driver": record.driver, "pool": record.pool}
+                write_notice(tx, OPERATOR, EventType.WORKER_ADDED, data)
             tx.run(
                 "save_worker",
                 id=record.id,
@@ -350,6 +366,8 @@ class SqliteStore(
 
     async def remove_worker(self, worker_id: WorkerId) -> None:
         def remove(tx: Transaction) -> None:
+            if tx.one("has_worker", worker_id=worker_id) is not None:
+                write_notice(tx, OPERATOR, EventType.WORKER_REMOVED, {"worker_id": worker_id})
             tx.run("remove_worker", worker_id=worker_id)
             tx.run("prune_catalogs")
             tx.notify(WORKERS)
@@ -405,6 +423,7 @@ async def open_sqlite_store(
         await store.release_replies()
         await store.remove_half_made_batches()
         await store.load_figures()
+        await store.load_listeners()
     except BaseException:
         await store.close()
         raise

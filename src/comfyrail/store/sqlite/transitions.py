@@ -12,7 +12,8 @@ from comfyrail.jobs.faults import queue_timeout
 from comfyrail.jobs.job import Attempt, IdempotencyKey, Job, JobInput, NewJob, Usage
 from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.outcome import RETRYING, Conclusion, Failed, Lost, Outcome, Past, conclude
-from comfyrail.jobs.output_config import AS_IT_IS
+from comfyrail.jobs.life_cycle import end_of_tier
+from comfyrail.jobs.output_config import AS_IT_IS, Tier
 from comfyrail.jobs.priority import Standing
 from comfyrail.jobs.queue import Placement, QueuePlace
 from comfyrail.jobs.recovery import (
@@ -29,12 +30,15 @@ from comfyrail.store.signals import (
     BATCHES,
     FOLLOWED,
     HELD,
+    INDEX,
     QUEUE,
     RECORDS,
     cancel_topic,
     job_topic,
     tenant_topic,
 )
+from comfyrail.store.sqlite.media_rows import want_look
+from comfyrail.store.sqlite.outbox import JobMark, keep_own_webhook, tell, tells_of
 from comfyrail.store.sqlite.queue_figures import QueueFigures, bucket_start
 from comfyrail.store.sqlite.readers import Snapshot
 from comfyrail.store.sqlite.rows import encode, output_values, read_attempt, read_job
@@ -87,6 +91,8 @@ def enqueue(tx: Transaction, job: NewJob) -> Enqueued:
         surface=job.origin.surface,
         origin_key=job.origin.key,
         alias=job.origin.alias,
+        workflow_id=job.workflow_id,
+        tells=tells_of(job),
     )
     tx.run(
         "insert_prompt",
@@ -124,7 +130,9 @@ def enqueue(tx: Transaction, job: NewJob) -> Enqueued:
         place = place_of(tx, tx.figures, job.rank, job.id)
         data |= _described(tx, place, job.needs)
         tx.count(job.standing.queue_class, job.rank, 1, job.expected_seconds)
-    _write_event(tx, job.tenant, job.id, 1, NewEvent(EventType.QUEUED, data))
+    keep_own_webhook(tx, job)
+    mark = JobMark(job.id, 1, job.workflow_id, job.origin.surface, tells_of(job))
+    _write_event(tx, job.tenant, mark, NewEvent(EventType.QUEUED, data))
     tx.notify(QUEUE)
     return Enqueued(job.id, job.submitted_at, job.expected_seconds, place)
 
@@ -150,6 +158,7 @@ def _check_input(tx: Transaction, needed: JobInput) -> None:
     if needed.output is not None:
         job_id, output_id = needed.output
         found = tx.one("get_output", job_id=job_id, output_id=output_id)
+        found = found if found is not None and found["gone_at"] is None else None
     else:
         found = tx.one("find_asset_by_id", asset_id=needed.asset_id)
     if found is None:
@@ -359,8 +368,14 @@ def finish(
             position=position,
             is_partial=conclusion.job_state is not JobState.COMPLETED,
             created_at=tx.now,
+            tenant=job.tenant,
+            next_step_at=end_of_tier(Tier.IMMEDIATE, tx.now),
             **output_values(output),
         )
+        want_look(tx, output.blob_key, output.content_type)
+    if conclusion.outputs:
+        tx.run("want_index", job_id=job.id)
+        tx.notify(INDEX)
     if retry is not None:
         told = {"cause": _cause(outcome), "worker_id": row["worker_id"]}
         if isinstance(outcome, Failed):
@@ -423,23 +438,29 @@ def append_event(tx: Transaction, job_id: JobId, event: NewEvent) -> None:
     counted = tx.one("count_event", job_id=job_id)
     if counted is None:
         raise StaleAttempt(f"The job {job_id} is gone.")
-    _write_event(tx, TenantId(counted["tenant"]), job_id, counted["last_event"], event)
+    mark = JobMark(
+        job_id,
+        counted["last_event"],
+        counted["workflow_id"],
+        counted["surface"],
+        counted["tells"],
+    )
+    _write_event(tx, TenantId(counted["tenant"]), mark, event)
 
 
-def _write_event(
-    tx: Transaction, tenant: TenantId, job_id: JobId, number: int, event: NewEvent
-) -> None:
+def _write_event(tx: Transaction, tenant: TenantId, job: JobMark, event: NewEvent) -> None:
     tx.run(
         "insert_event",
         tenant=tenant,
-        job_id=job_id,
-        number=number,
+        job_id=job.id,
+        number=job.number,
         type=event.type,
         at=tx.now,
         data=encode(event.data),
     )
-    tx.notify(job_topic(job_id))
+    tx.notify(job_topic(job.id))
     tx.notify(tenant_topic(tenant))
+    tell(tx, tenant, event, job)
 
 
 def get_attempt(tx: Transaction, token: AttemptToken) -> Attempt:

@@ -18,6 +18,7 @@ from comfyrail.store.signals import Signals
 from comfyrail.store.sqlite.chores import Chores
 from comfyrail.store.sqlite.database import DATABASE_NAME, WAL_NAME, connect, folder_of
 from comfyrail.store.sqlite.open_files import OpenFile
+from comfyrail.store.sqlite.outbox import Listeners
 from comfyrail.store.sqlite.queue_figures import QueueFigures
 from comfyrail.store.sqlite.statements import execute
 from comfyrail.store.sqlite.trouble import (
@@ -50,9 +51,16 @@ class Transaction:
     costs only itself.
     """
 
-    def __init__(self, connection: sqlite3.Connection, now: Instant, figures: QueueFigures) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        now: Instant,
+        figures: QueueFigures,
+        listeners: Listeners,
+    ) -> None:
         self._connection = connection
         self.now = now
+        self.listeners = listeners
         self.topics: set[str] = set()
         self.figures = figures
         self.counted: list[_Counted] = []
@@ -101,8 +109,10 @@ class Writer:
         clock: Clock,
         signals: Signals,
         figures: QueueFigures,
+        listeners: Listeners,
     ) -> None:
         self._connection = connection
+        self._listeners = listeners
         self._folder = folder_of(connection)
         self._figures = figures
         self._clock = clock
@@ -275,7 +285,9 @@ class Writer:
     def _apply(self, write: _Write) -> bool:
         """Run one operation; False when it failed in a way that needs a rollback."""
         before = self._connection.total_changes
-        transaction = Transaction(self._connection, self._clock.now(), self._figures)
+        transaction = Transaction(
+            self._connection, self._clock.now(), self._figures, self._listeners
+        )
         write.counted = transaction.counted
         try:
             write.result = write.operation(transaction)

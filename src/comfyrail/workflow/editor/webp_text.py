@@ -1,6 +1,6 @@
 """Texts in the EXIF data of a WebP, where ComfyUI writes `prompt:{…}` and `workflow:{…}`."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final, Literal
 
@@ -29,8 +29,17 @@ def webp_texts(content: bytes, names: Collection[str]) -> dict[str, str]:
     """Texts of the form `name:text` by their names in lower case: those in `names`, the first of
     each. A comment that is JSON without a name counts as `workflow`.
     """
+    return _named(_exif_texts(content), names)
+
+
+def exif_texts(exif: bytes, names: Collection[str]) -> dict[str, str]:
+    """The same for EXIF data that was taken out of a file of any format."""
+    return _named(_tiff_texts(exif.removeprefix(b"Exif\0\0")), names)
+
+
+def _named(found: Iterable[str], names: Collection[str]) -> dict[str, str]:
     texts: dict[str, str] = {}
-    for text in _exif_texts(content):
+    for text in found:
         name, colon, rest = text.partition(":")
         keyword = name.strip().lower()
         if text.lstrip().startswith("{"):

@@ -1,0 +1,13 @@
+"""Outputs as replies show them, with what is known of their files."""
+
+from collections.abc import Sequence
+
+from comfyrail.api.contract import OutputBody, output_body
+from comfyrail.api.services import Services
+from comfyrail.jobs.job import Output
+
+
+async def output_bodies(services: Services, outputs: Sequence[Output]) -> list[OutputBody]:
+    """With one look at the store for all of them."""
+    media = await services.outputs.media_of(outputs)
+    return [output_body(output, media.get(output.file.blob_key)) for output in outputs]

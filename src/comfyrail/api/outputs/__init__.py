@@ -1,0 +1,1 @@
+"""API v1: outputs of all jobs, and links to them."""

@@ -1,0 +1,1 @@
+"""API v1: webhooks and other notifications, deliveries, dead letters."""

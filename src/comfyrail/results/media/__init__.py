@@ -1,0 +1,1 @@
+"""Looking into files and converting them, in processes of their own: files are hostile."""

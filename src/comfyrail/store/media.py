@@ -1,0 +1,138 @@
+"""What files are and what was made of them to look at, as the store keeps track of it [8.2].
+
+All of it goes by the key of a blob: equal files are looked at once, whoever has them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import msgspec
+
+Kind = Literal[
+    "image", "animation", "video", "audio", "model3d", "text", "latent", "archive", "other"
+]
+MediaState = Literal["waiting", "ready", "failed"]
+
+_KINDS: Mapping[str, Kind] = {
+    "image": "image",
+    "video": "video",
+    "audio": "audio",
+    "model": "model3d",
+    "text": "text",
+}
+_OTHER_KINDS: Mapping[str, Kind] = {
+    "application/json": "text",
+    "application/x-safetensors": "latent",
+    "application/zip": "archive",
+}
+_WITHOUT_FACTS = frozenset({"application/json", "text/html", "text/xml"})
+
+
+class TensorFacts(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    dtype: str
+    shape: list[int]
+
+
+class MediaFacts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What is known of a file; what is not is left out. `duration` in seconds; `counts`: what a 3D
+    file or an archive has of each sort; `first_line` and `characters` of a text.
+    """
+
+    kind: Kind
+    format: str | None = None
+    width: int | None = None
+    height: int | None = None
+    frames: int | None = None
+    duration: float | None = None
+    fps: float | None = None
+    video_codec: str | None = None
+    audio_codec: str | None = None
+    sample_rate: int | None = None
+    channels: int | None = None
+    has_alpha: bool | None = None
+    title: str | None = None
+    first_line: str | None = None
+    characters: int | None = None
+    counts: dict[str, int] = {}
+    tensors: list[TensorFacts] = []
+    has_prompt: bool = False
+    """The graph that made it is in it, in ComfyUI's API format."""
+    has_workflow: bool = False
+    """The same in the editor's format."""
+    error: str | None = None
+    """Why there is not more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Something smaller that was made of a file: a blob too."""
+
+    name: str
+    blob_key: str
+    content_type: str
+    size: int
+    width: int | None = None
+    height: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownMedia:
+    """What is known of a blob; nothing while it waits."""
+
+    state: MediaState
+    facts: MediaFacts | None = None
+    variants: Mapping[str, Variant] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingMedia:
+    blob_key: str
+    content_type: str
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """A blob that was looked at to the end: in vain where the facts have an error."""
+
+    blob_key: str
+    facts: MediaFacts
+    variants: Sequence[Variant] = ()
+
+
+def kind_of(content_type: str) -> Kind:
+    """By its type alone."""
+    return _OTHER_KINDS.get(content_type) or _KINDS.get(content_type.partition("/")[0], "other")
+
+
+def has_facts(content_type: str) -> bool:
+    """Whether more can be learned of files of this type than their type."""
+    return kind_of(content_type) != "other" and content_type not in _WITHOUT_FACTS
+
+
+class MediaStore(Protocol):
+    async def media_of(self, keys: Sequence[str]) -> Mapping[str, KnownMedia]:
+        """Those of these blobs that were looked at or will be."""
+        ...
+
+    async def waiting_media(self, newest: int, oldest: int) -> Sequence[WaitingMedia]:
+        """The newest blobs that nobody has looked at yet, then the oldest."""
+        ...
+
+    async def save_media(self, looked_at: Sequence[LookedAt]) -> Sequence[str]:
+        """Write down what was found. The keys of those that are not there any more: their variants
+        belong to nothing.
+        """
+        ...
+
+    async def count_media_attempt(self, key: str) -> None:
+        """Whoever looked at it did not survive that."""
+        ...
+
+    async def forget_media(self, after: str, limit: int) -> tuple[str | None, Sequence[str]]:
+        """Look through the next blobs after a key, and forget those that no output and no asset
+        has any more. Where to go on, None at the end; and the variants that are left over.
+        """
+        ...

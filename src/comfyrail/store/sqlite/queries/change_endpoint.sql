@@ -1,0 +1,7 @@
+-- One that is enabled again has not failed yet.
+UPDATE endpoints
+SET url = :url, address = :address, settings = :settings, patience = :patience,
+    failing_since = CASE WHEN :is_enabled AND NOT is_enabled THEN NULL ELSE failing_since END,
+    is_enabled = :is_enabled, disabled_reason = :disabled_reason, changed_at = :changed_at
+WHERE id = :id AND tenant = :tenant AND job_id IS NULL
+RETURNING id;

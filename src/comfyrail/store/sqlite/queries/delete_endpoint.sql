@@ -1,0 +1,1 @@
+DELETE FROM endpoints WHERE id = :endpoint_id AND tenant = :tenant AND job_id IS NULL RETURNING id;

@@ -1,0 +1,1 @@
+SELECT max(sequence) AS sequence FROM events;

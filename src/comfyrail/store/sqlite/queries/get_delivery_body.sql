@@ -1,0 +1,1 @@
+SELECT content_type, body FROM delivery_bodies WHERE sequence = :sequence;

@@ -1,0 +1,1 @@
+SELECT * FROM endpoints WHERE id = :endpoint_id;

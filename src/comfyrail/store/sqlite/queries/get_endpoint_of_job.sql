@@ -1,0 +1,1 @@
+SELECT * FROM endpoints WHERE job_id = :job_id;

@@ -1,0 +1,1 @@
+SELECT * FROM signing_secrets WHERE tenant = :tenant;

@@ -1,0 +1,1 @@
+INSERT INTO signing_secrets (tenant, secret) VALUES (:tenant, :secret) ON CONFLICT DO NOTHING;

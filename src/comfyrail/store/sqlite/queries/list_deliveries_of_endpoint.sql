@@ -1,0 +1,11 @@
+SELECT deliveries.*, endpoints.url FROM deliveries
+LEFT JOIN endpoints ON endpoints.id = deliveries.endpoint_id
+WHERE deliveries.endpoint_id = :endpoint_id AND deliveries.tenant = :tenant
+    AND (:state IS NULL OR deliveries.state = :state)
+    AND (:job_id IS NULL OR deliveries.job_id = :job_id)
+    AND (:type IS NULL OR deliveries.type = :type)
+    AND (:created_from IS NULL OR deliveries.created_at >= :created_from)
+    AND (:created_before IS NULL OR deliveries.created_at < :created_before)
+    AND (:after IS NULL OR deliveries.sequence < :after)
+ORDER BY deliveries.sequence DESC
+LIMIT :limit;

@@ -1,0 +1,1 @@
+SELECT * FROM endpoints WHERE tenant = :tenant AND job_id IS NULL ORDER BY id;

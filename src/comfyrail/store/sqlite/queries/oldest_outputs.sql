@@ -1,0 +1,1 @@
+SELECT * FROM outputs WHERE gone_at IS NULL AND id > :after ORDER BY id LIMIT :limit;

@@ -1,0 +1,1 @@
+INSERT OR IGNORE INTO jobs_to_index (job_id) VALUES (:job_id);
