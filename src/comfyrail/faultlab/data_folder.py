@@ -62,7 +62,8 @@ def read_jobs(data: Path) -> dict[str, StoredJob]:
             for row in database.execute("SELECT id, state, fault FROM jobs")
         }
         for job_id, number, kind in database.execute(
-            "SELECT job_id, number, type FROM events ORDER BY job_id, sequence"
+            "SELECT job_id, number, type FROM events WHERE job_id IS NOT NULL "
+            "ORDER BY job_id, sequence"
         ):
             jobs[job_id].events.append((number, kind))
         for job_id, state in database.execute("SELECT job_id, state FROM attempts"):
@@ -91,9 +92,16 @@ def missing_blobs(data: Path, jobs: dict[str, StoredJob]) -> list[str]:
 
 
 def orphaned_blobs(data: Path) -> list[str]:
-    """Files of the blob store that no output refers to, and those that are on their way."""
+    """Files of the blob store that no output refers to, nor stand for one in small, and those that
+    are on their way.
+    """
     with closing(_open(data)) as database:
-        known = {row[0] for row in database.execute("SELECT blob_key FROM outputs")}
+        known = {
+            row[0]
+            for row in database.execute(
+                "SELECT blob_key FROM outputs UNION SELECT variant_key FROM media_variants"
+            )
+        }
     return sorted(name for name in _blobs(data) if name not in known)
 
 

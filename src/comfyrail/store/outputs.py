@@ -15,9 +15,9 @@ from comfyrail.jobs.output_config import Tier
 class OutputQuery:
     """Which outputs a list shows; None: whatever it is.
 
-    `kinds`: as nodes say (images, audio …) or the beginning of a content type (image, video). `text`
-    is in the texts of the graph that made it, all its words, or in its file's name; `workflow` is a
-    name of the library with or without a version.
+    `kinds`: as nodes say (images, audio …) or the beginning of a content type (image, video).
+    `text` is in the texts of the graph that made it, all its words, or in its file's name;
+    `workflow` is a name of the library with or without a version.
     """
 
     kinds: frozenset[str] = frozenset()

@@ -10,7 +10,7 @@ import msgspec
 
 from comfyrail.access.permissions import Permission
 from comfyrail.access.principal import Principal
-from comfyrail.clock import Clock, Instant, after
+from comfyrail.clock import Clock, after
 from comfyrail.errors import InvalidWebhook
 from comfyrail.ids import new_uuid
 from comfyrail.notifications.bodies import freeze, test_message
@@ -295,8 +295,3 @@ def _rotated(secret: str | None, overlap_seconds: float) -> str:
         return new_secret()
     check_secret(secret)
     return secret
-
-
-def previous_is_good(secret: SigningSecret | Endpoint, now: Instant) -> bool:
-    """Whether the secret before still signs too."""
-    return secret.previous_until is not None and secret.previous_until > now
