@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -15,6 +16,7 @@ from starlette.requests import HTTPConnection
 from comfyrail.access.permissions import Permission
 from comfyrail.access.principal import LOCAL_USER, Principal
 from comfyrail.api import lasting
+from comfyrail.api.services import principal_of
 from comfyrail.errors import StoreUnavailable, Unauthorized
 from tests.access.gate_parts import ask, bearer, gated_server, new_user
 from tests.graphs import picture
@@ -155,6 +157,23 @@ async def test_what_is_open_ends_within_a_minute_of_its_key(
     monkeypatch.setattr(lasting, "ASK_AGAIN_SECONDS", 0.001)
     lost = await lasting.access_lost(connection(ask_again), Permission.JOBS_READ)
     assert (lost.code, answers) == ("KEY_REVOKED", [])
+
+
+async def test_rights_that_were_taken_away_count_for_what_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fewer = replace(LOCAL_USER, permissions=frozenset({Permission.JOBS_READ}))
+    answers = [LOCAL_USER, fewer]
+
+    async def ask_again() -> Principal:
+        if not answers:
+            raise Unauthorized("Revoked.", code="KEY_REVOKED")
+        return answers.pop(0)
+
+    monkeypatch.setattr(lasting, "ASK_AGAIN_SECONDS", 0.001)
+    opened = connection(ask_again)
+    await lasting.access_lost(opened, Permission.JOBS_READ)
+    assert not principal_of(opened).may(Permission.FLEET_READ)
 
 
 async def test_stream_ends_when_its_caller_may_no_longer_read(

@@ -120,6 +120,14 @@ def test_unknown_type_and_odd_beginning_are_refused(running_server: Comfyrail) -
         assert running_server.call("GET", path)[0] == 400
 
 
+def test_number_beyond_the_end_is_told_from_one_of_old(running_server: Comfyrail) -> None:
+    beyond = end_of(running_server) + 100_000
+    for path in (f"/v1/events?after={beyond}", f"/v1/events/stream?after={beyond}"):
+        status, body = running_server.call("GET", path)
+        assert (status, body["error"]["code"]) == (410, "EVENTS_RESTARTED")
+        assert "after=0" in body["error"]["message"]
+
+
 async def test_reader_that_reconnects_again_and_again_sees_every_event_once(
     running_server: Comfyrail,
 ) -> None:

@@ -4,7 +4,11 @@ import base64
 import hashlib
 import io
 import json
+import threading
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -67,7 +71,8 @@ def test_outputs_are_filtered_by_kind_node_time_and_job(running_server: Comfyrai
     assert [each["output"]["kind"] for each in texts] == ["text"]
     both = search(running_server, kind="text,image/png", execution_id=job_id)
     assert len(both) == 2
-    assert search(running_server, node_id="shown", execution_id=job_id) == texts
+    (shown,) = search(running_server, node_id="shown", execution_id=job_id)
+    assert shown["output"]["output_id"] == texts[0]["output"]["output_id"]
     assert search(running_server, created_before="2001-01-01T00:00:00Z") == []
     assert search(running_server, created_from="2001-01-01T00:00:00Z", execution_id=job_id)
     assert search(running_server, execution_id=job_id)[0] != before[0]
@@ -202,10 +207,59 @@ def test_deleted_output_is_gone_and_says_so_everywhere(running_server: Comfyrail
     assert (status, shown["output"]["gone_reason"]) == (200, "deleted")
     assert search(running_server, execution_id=job_id) == []
     assert len(search(running_server, execution_id=job_id, gone="true")) == 1
-    with zipfile.ZipFile(
-        io.BytesIO(running_server.fetch("GET", f"{output['url'].rpartition('/')[0]}.zip")[1])
-    ) as archive:
-        assert archive.namelist() == []
+    assert shown["expires_at"] is None
+    status, body = running_server.call("GET", f"{output['url'].rpartition('/')[0]}.zip")
+    assert (status, body["error"]["code"]) == (410, "OUTPUT_GONE")
+    for where in ("", f"&subfolder={job_id}"):
+        path = f"/view?filename={output['filename']}&type=output{where}"
+        status, content, _ = running_server.fetch("GET", path)
+        assert status == 404
+        assert b"is gone since" in content
+
+
+def test_output_whose_file_is_lost_is_left_out_and_named(running_server: Comfyrail) -> None:
+    job_id, outputs = made(running_server, titled_picture(0x4905, "lost", "a lost picture"))
+    lost, kept = sorted(outputs, key=lambda each: str(each["kind"]))
+    data = running_server.data / "blobs" / lost["sha256"][:2] / lost["sha256"]
+    data.unlink()
+    path = f"/v1/workflows/execution/{job_id}/outputs"
+    status, body = running_server.call("GET", f"{path}?inline=true")
+    contents = {each["output_id"]: each["data"] for each in body["outputs"]}
+    assert (status, contents[lost["output_id"]]) == (200, None)
+    assert contents[kept["output_id"]]
+    status, content, _ = running_server.fetch("GET", f"{path}.zip")
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert sorted(archive.namelist()) == sorted([kept["filename"], "MISSING.txt"])
+        assert lost["filename"] in archive.read("MISSING.txt").decode()
+    running_server.fetch("DELETE", f"/v1/outputs/{lost['output_id']}")
+
+
+def test_zip_heeds_the_filters_of_the_search(running_server: Comfyrail) -> None:
+    job_id, outputs = made(running_server, titled_picture(0x4906, "heeded", "filters"))
+    made(running_server, titled_picture(0x4907, "unheeded", "filters"))
+    _, content, _ = running_server.fetch("GET", f"/v1/outputs.zip?execution_id={job_id}")
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert sorted(archive.namelist()) == sorted(each["filename"] for each in outputs)
+    found = f"/v1/outputs.zip?execution_id={job_id}&node_id=shown"
+    with zipfile.ZipFile(io.BytesIO(running_server.fetch("GET", found)[1])) as archive:
+        assert len(archive.namelist()) == 1
+
+
+def test_followers_of_a_link_keep_its_file_no_longer_than_it_is_good(
+    running_server: Comfyrail,
+) -> None:
+    _, (output, *_) = made(running_server, picture(0x4908))
+    ages = []
+    for seconds in (100, 86_400):
+        path = f"/v1/outputs/{output['output_id']}/link"
+        _, link = running_server.call("POST", path, {"expires_in": seconds})
+        _, _, headers = running_server.fetch("GET", urlsplit(link["url"]).path)
+        names = {name.lower(): value for name, value in headers.items()}
+        who, _, age = names["cache-control"].partition(", max-age=")
+        ages.append((who, int(age)))
+    assert {who for who, _ in ages} == {"private"}
+    assert 0 < ages[0][1] <= 100
+    assert ages[1][1] == 3600
 
 
 def test_retention_of_a_job_is_heeded(running_server: Comfyrail) -> None:
@@ -257,3 +311,55 @@ def test_command_line_finds_downloads_shares_and_removes(
     assert "/v1/files/" in run_cli("outputs", "link", output_id, *at).stdout
     run_cli("outputs", "remove", output_id, *at)
     assert "gone (deleted)" in run_cli("outputs", "list", "--gone", "--job", job_id, *at).stdout
+
+
+def test_zip_that_cannot_be_had_is_explained_and_leaves_no_file(
+    running_server: Comfyrail, tmp_path: Path
+) -> None:
+    at = ("--server", running_server.url)
+    archive = tmp_path / "all.zip"
+    ended = run_cli("outputs", "zip", str(archive), "--job", "no-such-job", *at)
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+    assert not archive.exists()
+    archive.write_bytes(b"mine")
+    ended = run_cli("outputs", "zip", str(archive), *at)
+    assert "is there already" in ended.stderr
+    assert archive.read_bytes() == b"mine"
+
+
+def test_zip_that_breaks_off_leaves_no_half_a_file(tmp_path: Path) -> None:
+    with breaking_server() as url:
+        ended = run_cli("outputs", "zip", str(tmp_path / "all.zip"), "--server", url)
+    assert ended.returncode != 0
+    assert "Traceback" not in ended.stderr
+    assert "Error:" in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@contextmanager
+def breaking_server() -> Iterator[str]:
+    """It begins a reply, and then hangs up."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(b"5\r\nPK123\r\n")
+            self.wfile.flush()
+            self.close_connection = True
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its own name
+            del format, args
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as breaking:
+        thread = threading.Thread(target=breaking.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{breaking.server_address[1]}"
+        finally:
+            breaking.shutdown()
+            thread.join()

@@ -1,11 +1,16 @@
 """The client's event stream over a server that dies and comes back."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import pytest
+from aiohttp.base_protocol import BaseProtocol
 
 from comfyrail.client import ComfyrailClient, Event, ServerUnreachable
+from comfyrail.client.event_stream import read_events
+from comfyrail.client.following import follow
 from tests.cli.ports import free_port
 from tests.graphs import slow_picture
 from tests.processes import Comfyrail, server
@@ -39,3 +44,22 @@ async def test_stream_gives_up_when_its_patience_is_over(tmp_path: Path) -> None
 async def kill_at_the_first_event(client: ComfyrailClient, process: Comfyrail, job_id: str) -> None:
     async for _ in client.events(job_id):
         await asyncio.to_thread(process.kill)
+
+
+async def test_stream_is_taken_up_where_it_was_though_it_has_shown_nothing_since() -> None:
+    asked: list[int | None] = []
+
+    async def open_stream(after: int | None) -> AsyncIterator[tuple[str, str]]:
+        asked.append(after)
+        frames = b"id: 5\r\nevent: open\r\ndata: 5\r\n\r\n: ping\r\n\r\nid: 40\r\n\r\n"
+        if len(asked) == 2:
+            frames = b"id: 41\r\nevent: x\r\ndata: 41\r\n\r\nevent: close\r\ndata: 0\r\n\r\n"
+        content = aiohttp.StreamReader(BaseProtocol(asyncio.get_running_loop()), 1 << 16)
+        content.feed_data(frames)
+        content.feed_eof()
+        async for each in read_events(content):
+            yield each
+
+    broken = ServerUnreachable("broken")
+    seen = [each async for each in follow(open_stream, int, int, None, 20.0, broken)]
+    assert (asked, seen) == ([None, 40], [41])

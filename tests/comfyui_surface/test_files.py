@@ -172,8 +172,8 @@ def test_an_upload_into_another_folder_is_found_there_and_only_there(
         ("lines=1-2", 200),
         ("bytes=999999-", 416),
         ("bytes=-0", 416),
-        ("bytes=abc", 400),
-        ("bytes=" + "0-1," * 50 + "0-1", 400),
+        ("bytes=abc", 200),
+        ("bytes=" + "0-1," * 50 + "0-1", 200),
     ],
 )
 def test_a_range_is_heeded_passed_over_or_refused_in_words(

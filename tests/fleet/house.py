@@ -12,6 +12,7 @@ import aiohttp
 from comfyrail.clock import SystemClock
 from comfyrail.fleet.catalogs import FleetCatalog
 from comfyrail.fleet.context import WorkerContext
+from comfyrail.fleet.conversion import Converter
 from comfyrail.fleet.drivers.static import StaticHost
 from comfyrail.fleet.fleet import Fleet
 from comfyrail.fleet.health import HealthRules
@@ -22,6 +23,7 @@ from comfyrail.fleet.workload import PrefetchRules
 from comfyrail.ids import JobId, TenantId, WorkerId, new_job_id
 from comfyrail.jobs.job import Job, NewJob
 from comfyrail.jobs.needs import ModelUse, job_needs
+from comfyrail.jobs.output_config import AS_IT_IS, OutputConfig
 from comfyrail.jobs.priority import standing_of
 from comfyrail.jobs.recovery import MAXIMUM_RETRIES, RetryRules
 from comfyrail.jobs.states import JobState
@@ -76,6 +78,7 @@ class House:
         labels: Mapping[str, str] | None = None,
         models: Iterable[ModelUse] = (),
         max_retries: int = MAXIMUM_RETRIES,
+        output_config: OutputConfig = AS_IT_IS,
     ) -> JobId:
         needs = job_needs((node["class_type"] for node in graph.values()), models, labels=labels)
         job = NewJob(
@@ -90,6 +93,7 @@ class House:
             expected_seconds=expected,
             submitted_at=self.clock.now(),
             max_retries=max_retries,
+            output_config=output_config,
         )
         await self.store.add_job(job)
         return job.id
@@ -125,6 +129,7 @@ async def open_house(
     times: SessionTimes = TIMES,
     retries: RetryRules = RETRIES,
     mender: Mender | None = None,
+    converter: Converter | None = None,
 ) -> AsyncIterator[House]:
     clock = SystemClock()
     async with AsyncExitStack() as stack:
@@ -145,6 +150,7 @@ async def open_house(
             prefetch=prefetch or PrefetchRules(),
             health=health or HEALTH,
             mender=mender or NoMender(),
+            converter=converter,
         )
         fleet = Fleet(context)
         stack.push_async_callback(fleet.shut_down)

@@ -13,7 +13,7 @@ from comfyrail.results.disk_blobs import DiskBlobStore
 from comfyrail.results.media.processes import MODULE, TASK_SECONDS, MediaProcesses
 from comfyrail.results.media_keeper import MediaKeeper
 from comfyrail.store.assets import Asset
-from comfyrail.store.media import KnownMedia
+from comfyrail.store.media import KnownMedia, MediaFile
 from comfyrail.store.sqlite.store import SqliteStore, open_sqlite_store
 
 TENANT = TenantId("t")
@@ -50,8 +50,9 @@ class MediaHouse:
         self.blobs.settle([blob.key], are_kept=True)
         return asset.id, blob.key
 
-    async def known(self, key: str) -> KnownMedia | None:
-        return (await self.store.media_of([key])).get(key)
+    async def known(self, key: str, content_type: str = "image/png") -> KnownMedia | None:
+        file = MediaFile(key, content_type)
+        return (await self.store.media_of([file])).get(file)
 
 
 @asynccontextmanager

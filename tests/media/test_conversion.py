@@ -140,3 +140,31 @@ def test_what_cannot_be_converted_says_why(
     answer = child.ask(task)
     assert isinstance(answer, Refused)
     assert answer.reason.startswith(reason)
+
+
+def test_picture_that_is_too_wide_for_a_format_is_not_called_broken(
+    child: MediaChild, tmp_path: Path
+) -> None:
+    path = written(tmp_path, "a.png", makers.encoded(Image.new("L", (16384, 2)), "PNG"))
+    task = Convert(
+        path=str(path), content_type="image/png", folder=str(tmp_path), seconds=30, format="webp"
+    )
+    answer = child.ask(task)
+    assert isinstance(answer, Refused)
+    assert answer.reason == ("It is 16384 by 2 pixels large; a webp has at most 16383 on a side.")
+
+
+@pytest.mark.parametrize("wanted", ["webp", "avif"])
+def test_still_picture_before_an_animated_png_is_no_frame_of_it(
+    child: MediaChild, tmp_path: Path, wanted: ImageFormat
+) -> None:
+    still, *frames = [Image.new("RGB", (64, 64), colour) for colour in ("red", "green", "blue")]
+    content = makers.encoded(
+        still, "PNG", save_all=True, append_images=frames, default_image=True, duration=100
+    )
+    made = converted(child, written(tmp_path, "a.png", content), wanted)
+    facts, _ = child.look(made)
+    assert (facts.kind, facts.frames, facts.duration) == ("animation", 2, 0.2)
+    with Image.open(made) as picture:
+        red, green, _ = picture.convert("RGB").getpixel((5, 5))  # type: ignore[misc]
+        assert green > red

@@ -2,8 +2,10 @@
 
 import os
 import time
+import zlib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.media import makers
@@ -145,3 +147,54 @@ def test_nonsense_is_refused(
     facts, made = child.look(written(tmp_path, "a", content), content_type)
     assert facts.error is not None
     assert made.names == set()
+
+
+def test_embedded_graphs_have_no_number_that_json_has_not(
+    child: MediaChild, tmp_path: Path
+) -> None:
+    graph = '{"1": {"inputs": {"a": 1e999, "b": -1e999, "c": NaN, "d": 1.5}}}'
+    _, made = child.look(written(tmp_path, "a.png", makers.png(8, 8, prompt=graph)))
+    content = msgspec.json.decode(made["embedded"].read_bytes())
+    assert content["prompt"]["1"]["inputs"] == {"a": None, "b": None, "c": None, "d": 1.5}
+
+
+def test_tensor_of_a_type_that_is_no_text_does_not_end_the_process(
+    child: MediaChild, tmp_path: Path
+) -> None:
+    header = rb'{"a\ud800": {"dtype": "\ud800F32", "shape": [1]}}'
+    content = len(header).to_bytes(8, "little") + header
+    facts, _ = child.look(written(tmp_path, "a", content), "application/x-safetensors")
+    assert [(each.name, each.dtype) for each in facts.tensors] == [("a", "F32")]
+
+
+def test_counts_of_a_file_are_few(child: MediaChild, tmp_path: Path) -> None:
+    lines = "".join(f"element e{number} 1\n" for number in range(2000))
+    content = f"ply\nformat ascii 1.0\n{lines}end_header\n".encode()
+    facts, _ = child.look(written(tmp_path, "a.ply", content), "model/ply")
+    assert len(facts.counts) == 20
+
+
+@pytest.mark.parametrize("kind", [b"tEXt", b"zTXt", b"iTXt"])
+def test_picture_with_long_texts_has_thumbnails_all_the_same(
+    child: MediaChild, tmp_path: Path, kind: bytes
+) -> None:
+    long = b"x" * (65 << 20)
+    data = {
+        b"tEXt": b"note\0" + long,
+        b"zTXt": b"note\0\0" + zlib.compress(long),
+        b"iTXt": b"note\0\1\0\0\0" + zlib.compress(long),
+    }[kind]
+    plain = makers.png(600, 300)
+    content = plain[:33] + makers.chunk(kind, data) + plain[33:]
+    facts, made = child.look(written(tmp_path, "a.png", content))
+    assert (facts.width, facts.height, facts.error) == (600, 300, None)
+    assert made.names == {"thumb_256", "thumb_512"}
+
+
+def test_gif_of_countless_blocks_takes_little_time(child: MediaChild, tmp_path: Path) -> None:
+    head = makers.encoded(makers.gradient(8, 8).convert("P"), "GIF")[:-1]
+    content = head + b"\x21\xfe" + b"\x01x" * (20 << 20) + b"\0;"
+    began = time.monotonic()
+    facts, _ = child.look(written(tmp_path, "a.gif", content))
+    assert facts.width == 8
+    assert time.monotonic() - began < 15

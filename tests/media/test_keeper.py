@@ -8,6 +8,7 @@ import pytest
 from comfyrail.results import media_keeper
 from comfyrail.results.media_keeper import MediaKeeper
 from comfyrail.results.sweeper import BlobSweeper
+from comfyrail.store.media import MediaFile
 from tests.media import makers
 from tests.media.house import TENANT, MediaHouse, kill, media_house, stopped_process
 
@@ -58,17 +59,45 @@ async def test_file_of_which_there_is_nothing_to_learn_is_left_alone(
 ) -> None:
     async with media_house(tmp_path) as house:
         _, key = await house.give("a.bin", b"{}", content_type)
-        assert await house.known(key) is None
+        assert await house.known(key, content_type) is None
+        assert not await house.store.waiting_media(1, 1)
 
 
-async def test_newest_and_oldest_come_first(tmp_path: Path) -> None:
+async def test_newest_and_oldest_take_turns(tmp_path: Path) -> None:
     async with media_house(tmp_path) as house:
         keys = []
         for number in range(8):
             keys.append((await house.give(f"{number}.txt", b"%d" % number, "text/plain"))[1])
             await asyncio.sleep(0.002)
-        waiting = [each.blob_key for each in await house.store.waiting_media(3, 2)]
-        assert waiting == [keys[7], keys[6], keys[5], keys[0], keys[1]]
+        waiting = [each.file.blob_key for each in await house.store.waiting_media(3, 2)]
+        assert waiting == [keys[7], keys[0], keys[6], keys[1], keys[5]]
+
+
+async def test_file_that_ended_its_process_waits_behind_all_others(tmp_path: Path) -> None:
+    async with media_house(tmp_path) as house:
+        keys = []
+        for number in range(3):
+            keys.append((await house.give(f"{number}.txt", b"%d" % number, "text/plain"))[1])
+            await asyncio.sleep(0.002)
+        for ill in (keys[0], keys[2]):
+            await house.store.count_media_attempt(MediaFile(ill, "text/plain"))
+        waiting = [each.file.blob_key for each in await house.store.waiting_media(1, 1)]
+        assert waiting == [keys[1]]
+
+
+async def test_equal_bytes_of_another_type_are_looked_at_as_that_type(tmp_path: Path) -> None:
+    async with media_house(tmp_path) as house:
+        _, first = await house.give("a.png", b"", "image/png")
+        _, second = await house.give("a.stl", b"", "model/stl")
+        assert first == second
+        assert await house.keeper.look_at_some() == 2
+        picture, model = [await house.known(first, kind) for kind in ("image/png", "model/stl")]
+        assert picture is not None
+        assert picture.facts is not None
+        assert (picture.state, picture.facts.kind) == ("failed", "image")
+        assert model is not None
+        assert model.facts is not None
+        assert (model.state, model.facts.kind) == ("ready", "model3d")
 
 
 async def test_work_that_was_cut_off_begins_anew(tmp_path: Path) -> None:
@@ -93,7 +122,7 @@ async def test_file_is_looked_at_again_when_the_process_was_killed(tmp_path: Pat
             kill(stopped)
             await looking
         (waiting,) = await house.store.waiting_media(1, 1)
-        assert (waiting.blob_key, waiting.attempts) == (key, 1)
+        assert (waiting.file.blob_key, waiting.attempts) == (key, 1)
         await house.keeper.look_at_some()
         assert await state_of(house, key) == "ready"
 

@@ -125,7 +125,7 @@ async def test_process_that_cannot_be_started_says_nothing_of_the_file(
         with pytest.raises(MediaUnavailable):
             await house.keeper.look_at_some()
         (waiting,) = await house.store.waiting_media(1, 1)
-        assert (waiting.blob_key, waiting.attempts) == (key, 0)
+        assert (waiting.file.blob_key, waiting.attempts) == (key, 0)
         converter = ImageConverter(house.processes, house.blobs)
         with pytest.raises(ConversionFailed):
             async with converter.convert(key, "image/png", OutputConfig(format="webp")):
@@ -146,4 +146,30 @@ async def test_converter_gives_the_picture_as_it_is_wanted_or_says_why_not(tmp_p
         broken = await house.blobs.save(once(makers.png(300, 300)[:200]))
         with pytest.raises(ConversionFailed, match="broken"):
             async with converter.convert(broken.key, "image/png", OutputConfig(format="webp")):
+                pass
+
+
+async def test_conversion_is_tried_again_when_its_process_was_killed(tmp_path: Path) -> None:
+    async with media_house(tmp_path) as house:
+        converter = ImageConverter(house.processes, house.blobs)
+        blob = await house.blobs.save(once(makers.png(300, 300)))
+
+        async def convert() -> str:
+            async with converter.convert(blob.key, "image/png", OutputConfig(format="webp")) as it:
+                assert it is not None
+                return it.suffix
+
+        async with stopped_process(house.processes, tmp_path) as stopped:
+            converting = asyncio.create_task(convert())
+            await asyncio.sleep(0.1)
+            kill(stopped)
+            assert await converting == ".webp"
+
+
+async def test_conversion_that_ends_its_process_twice_says_so(tmp_path: Path) -> None:
+    async with media_house(tmp_path, task_seconds=0.0002) as house:
+        converter = ImageConverter(house.processes, house.blobs)
+        blob = await house.blobs.save(once(makers.png(300, 300)))
+        with pytest.raises(ConversionFailed, match="The process that converted it ended, 2 times"):
+            async with converter.convert(blob.key, "image/png", OutputConfig(format="webp")):
                 pass

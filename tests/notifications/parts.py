@@ -215,11 +215,12 @@ async def post_office(
     sms: SmsGateway | None = None,
     is_at_work: bool = True,
     networks: Sequence[Network] = LOOPBACK,
+    sms_per_hour: int = 20,
 ) -> AsyncIterator[Post]:
     """Delays have no jitter here: each is as long as the schedule says."""
     clock = clock or SystemClock()
     store = await open_sqlite_store(folder, clock)
-    outgoing = OutgoingHttp(exceptions=networks)
+    outgoing = OutgoingHttp(exceptions=networks, most_connections=0)
     http = aiohttp.ClientSession()
     email = EmailSender(smtp) if smtp else None
     blobs = DiskBlobStore(folder / "blobs")
@@ -229,7 +230,7 @@ async def post_office(
         email,
         SmsSender(sms, http, clock) if sms else None,
     )
-    dispatcher = Dispatcher(store, senders, clock)
+    dispatcher = Dispatcher(store, senders, clock, sms_per_hour=sms_per_hour)
     courier = Courier(store, dispatcher, clock, chance=lambda: 0.5, grace_seconds=0.1)
     rules = EndpointRules(networks, frozenset(Channel))
     webhooks = Webhooks(store, rules, dispatcher, courier, clock)

@@ -31,6 +31,23 @@ class Mailbox:
     def __init__(self) -> None:
         self.letters: list[tuple[list[str], EmailMessage]] = []
         self.answer = "250 OK"
+        self.of_recipients: dict[str, str] = {}
+        self.of_sender = "250 OK"
+
+    async def handle_MAIL(  # noqa: N802 - aiosmtpd's name
+        self, _server: Any, _session: Any, envelope: Any, address: str, options: list[str]
+    ) -> str:
+        envelope.mail_from = address
+        envelope.mail_options.extend(options)
+        return self.of_sender
+
+    async def handle_RCPT(  # noqa: N802 - aiosmtpd's name
+        self, _server: Any, _session: Any, envelope: Any, address: str, _options: list[str]
+    ) -> str:
+        answer = self.of_recipients.get(address, "250 OK")
+        if answer.startswith("250"):
+            envelope.rcpt_tos.append(address)
+        return answer
 
     async def handle_DATA(  # noqa: N802 - aiosmtpd's name
         self, _server: Any, _session: Any, envelope: Any
@@ -72,6 +89,7 @@ async def test_an_email_has_text_and_html_and_the_id_of_its_delivery(
         assert to == ["me@example.com", "you@example.org"]
         assert letter["Subject"] == "poster@3 is done"
         assert letter["From"] == SENDER
+        assert letter["Date"].datetime.tzinfo is not None
         assert letter["Message-ID"] == f"<{done.id}@example.com>"
         assert "It has made 1 outputs." in part(letter, "plain")
         assert "<b>.png" in part(letter, "plain")
@@ -219,13 +237,13 @@ async def test_outputs_are_sent_to_presigned_urls(tmp_path: Path) -> None:
 
 
 async def test_an_upload_that_is_refused_or_of_nothing_is_a_dead_letter(tmp_path: Path) -> None:
-    async with receiver(answering(403)) as storage, post_office(tmp_path) as post:
+    async with receiver(answering(400)) as storage, post_office(tmp_path) as post:
         uploads = [UploadTarget(url=storage.url), UploadTarget(url=storage.url, index=7)]
         await post.run(
             outputs=[await post.output(b"x")], output_config=OutputConfig(uploads=uploads)
         )
         refused, missing = await post.wait_for_states(DeliveryState.DEAD, DeliveryState.DEAD)
-        assert (refused.kind, refused.last_status) == ("upload", 403)
+        assert (refused.kind, refused.last_status) == ("upload", 400)
         assert missing.last_error == "The job made no output with the index 7."
         storage.behave = answering(200)
         await post.webhooks.redeliver(ALICE, refused.id)
@@ -237,3 +255,52 @@ async def test_a_job_that_fails_uploads_nothing(tmp_path: Path) -> None:
     async with receiver() as storage, post_office(tmp_path) as post:
         await post.fail(output_config=OutputConfig(uploads=[UploadTarget(url=storage.url)]))
         assert await post.deliveries() == []
+
+
+async def test_recipients_who_are_refused_for_a_time_get_it_later_and_the_others_not_twice(
+    tmp_path: Path, mailbox: tuple[Mailbox, SmtpServer]
+) -> None:
+    box, smtp = mailbox
+    box.of_recipients = {"grey@example.com": "451 later", "gone@example.com": "550 never"}
+    async with post_office(tmp_path, smtp=smtp) as post:
+        await post.endpoint(
+            "mailto:me@example.com,grey@example.com,gone@example.com", events=["execution.queued"]
+        )
+        await post.job()
+        waiting = await post.tried(1)
+        assert (waiting.state, waiting.last_status) == (DeliveryState.PENDING, 451)
+        box.of_recipients = {}
+        await post.wait_for_states(DeliveryState.DELIVERED)
+        assert [to for to, _ in box.letters] == [["me@example.com"], ["grey@example.com"]]
+
+
+async def test_a_mail_server_that_refuses_the_server_itself_is_tried_again(
+    tmp_path: Path, mailbox: tuple[Mailbox, SmtpServer]
+) -> None:
+    box, smtp = mailbox
+    box.of_sender = "550 who are you, hunter2"
+    async with post_office(tmp_path, smtp=smtp) as post:
+        await post.endpoint("mailto:me@example.com", events=["execution.queued"])
+        await post.job()
+        found = await post.tried(1)
+        assert found.state is DeliveryState.PENDING
+        assert found.last_error == "The mail server takes no mail from this server at present."
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [(401, DeliveryState.PENDING), (404, DeliveryState.PENDING), (422, DeliveryState.DEAD)],
+)
+async def test_what_the_gateway_says_is_not_for_the_tenant(
+    tmp_path: Path, status: int, state: DeliveryState
+) -> None:
+    async with (
+        receiver(answering(status)) as gateway,
+        post_office(tmp_path, sms=SmsGateway(gateway.url)) as post,
+    ):
+        await post.endpoint("sms:+4915112345678", events=["execution.queued"])
+        await post.job()
+        found = await post.tried(1)
+        assert (found.state, found.last_status) == (state, status)
+        (made,) = (await post.webhooks.delivery(ALICE, found.id)).tries
+        assert made.reply is None

@@ -202,7 +202,7 @@ async def test_fields_and_templates_shape_the_body(tmp_path: Path) -> None:
 
 
 async def test_monitoring_sees_what_waits_what_is_dead_and_how_tries_went(tmp_path: Path) -> None:
-    async with receiver(answering(404)) as site, post_office(tmp_path) as post:
+    async with receiver(answering(422)) as site, post_office(tmp_path) as post:
         await post.endpoint(site.url)
         await post.run()
         await post.settled()

@@ -1,5 +1,6 @@
 """What can be an endpoint, and what cannot [9.3, 9.4]."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,15 +8,24 @@ from typing import Any
 import pytest
 
 from comfyrail.access.permissions import Permission
+from comfyrail.api.comfy_v2 import words as comfy_v2
+from comfyrail.api.runpod import words as runpod
+from comfyrail.api.tasks import words as tasks
+from comfyrail.api.v2 import executions as v2
+from comfyrail.api.webhooks.contract import delivery_body
 from comfyrail.errors import Conflict, EndpointNotFound, Forbidden, InvalidWebhook
 from comfyrail.jobs.events import EventType
+from comfyrail.jobs.job import SURFACES
 from comfyrail.jobs.output_config import OutputConfig, UploadTarget
+from comfyrail.jobs.quotas import Quotas
 from comfyrail.jobs.webhooks import JobWebhook
 from comfyrail.notifications.channels import Channel
 from comfyrail.notifications.endpoints import EndpointRules
 from comfyrail.notifications.templates import render_json
+from comfyrail.store.access import User
 from comfyrail.store.feed import OPERATOR
 from comfyrail.store.notifications import DeliveryState, EndpointSettings
+from comfyrail.usecases import comfyui_records, run_record
 from comfyrail.usecases import webhooks as usecase
 from comfyrail.usecases.webhooks import NewWebhook, WebhookChanges
 from tests.notifications.parts import ALICE, BOB, eventually, post_office
@@ -115,8 +125,10 @@ def test_a_channel_that_is_not_set_up_is_refused(url: str, variable: str) -> Non
         {"description": "a\nb"},
         {"workflows": [""]},
         {"workflows": ["w"] * 51},
+        {"surfaces": ["nonsense"]},
+        {"timeout": 0.5},
     ],
-    ids=range(24),
+    ids=range(26),
 )
 def test_settings_that_do_not_work_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidWebhook):
@@ -246,3 +258,107 @@ async def test_what_was_disabled_while_the_server_was_down_is_finished_at_its_st
     async with post_office(tmp_path, is_at_work=False) as post:
         dead = await post.wait_for_states(*[DeliveryState.DEAD] * 3)
         assert {each.last_error for each in dead} == {"a test"}
+
+
+@pytest.mark.parametrize("event", ["*", "execution.progress"])
+@pytest.mark.parametrize("url", ["mailto:me@example.com", "sms:+4915112345678"])
+def test_what_comes_many_times_a_second_is_for_programs_only(url: str, event: str) -> None:
+    with pytest.raises(InvalidWebhook, match="many times a second"):
+        RULES.check(url, EndpointSettings(events=[event]))
+
+
+@pytest.mark.parametrize("secret", ["whsec_==", "whsec_not base64!", "tab\tbetween"])
+def test_the_secret_of_a_job_is_checked_as_that_of_an_account(secret: str) -> None:
+    with pytest.raises(InvalidWebhook, match="secret"):
+        RULES.check_job(JobWebhook(url=GOOD, secret=secret))
+
+
+def test_every_door_through_which_jobs_come_can_be_named() -> None:
+    doors = [run_record, comfyui_records, comfy_v2, tasks, v2, runpod]
+    assert {"v1", *(door.SURFACE for door in doors)} == SURFACES
+
+
+async def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+    async with post_office(tmp_path, is_at_work=False) as post:
+        endpoint = await post.endpoint("http://127.0.0.1:9/")
+        await asyncio.gather(
+            post.webhooks.update(ALICE, endpoint.id, WebhookChanges(settings={"timeout": 5.0})),
+            post.webhooks.update(ALICE, endpoint.id, WebhookChanges(settings={"subject": None})),
+            post.webhooks.update(ALICE, endpoint.id, WebhookChanges(settings={"fields": ["id"]})),
+            post.webhooks.update(ALICE, endpoint.id, WebhookChanges(is_enabled=False)),
+        )
+        changed = await post.webhooks.get(ALICE, endpoint.id)
+        assert (changed.settings.timeout, changed.settings.fields) == (5.0, ["id"])
+        assert not changed.is_enabled
+
+
+async def test_an_endpoint_keeps_its_channel(tmp_path: Path) -> None:
+    async with post_office(tmp_path, is_at_work=False) as post:
+        endpoint = await post.endpoint("http://127.0.0.1:9/")
+        with pytest.raises(InvalidWebhook, match="Add another webhook"):
+            await post.webhooks.update(
+                ALICE, endpoint.id, WebhookChanges(url="mailto:me@example.com")
+            )
+        await post.webhooks.update(ALICE, endpoint.id, WebhookChanges(url="https://example.com/"))
+
+
+@pytest.mark.parametrize("loss", ["permission", "disabled", "removed"])
+async def test_who_may_no_longer_look_at_the_fleet_is_told_no_more_of_it(
+    tmp_path: Path, loss: str
+) -> None:
+    async with post_office(tmp_path, is_at_work=False) as post:
+        permissions = frozenset({"fleet:read", "webhooks:write"})
+        user = User("bob", BOB.tenant, "free", permissions, Quotas(), post.clock.now())
+        await post.store.add_user(user)
+        events = [str(EventType.QUEUE_PAUSED), str(EventType.QUEUED)]
+        for who in (ALICE, BOB):
+            await post.endpoint("http://127.0.0.1:9/", who, events=events)
+        await post.store.add_notice(OPERATOR, EventType.QUEUE_PAUSED, {"reason": "night"})
+        assert len(await post.deliveries(BOB)) == 1
+        if loss == "removed":
+            await post.store.remove_user("bob")
+        else:
+            lost = permissions - {"fleet:read"} if loss == "permission" else permissions
+            await post.store.change_user(
+                replace(user, permissions=lost, is_disabled=loss == "disabled")
+            )
+        await post.store.add_notice(OPERATOR, EventType.QUEUE_PAUSED, {"reason": "night"})
+        assert len(await post.deliveries(BOB)) == 1
+        assert len(await post.deliveries(ALICE)) == 2
+        await post.job(BOB)
+        assert len(await post.deliveries(BOB)) == 2
+
+
+async def test_a_secret_is_not_replaced_twice_while_receivers_have_the_one_before(
+    tmp_path: Path,
+) -> None:
+    async with post_office(tmp_path, is_at_work=False) as post:
+        endpoint = await post.endpoint("http://127.0.0.1:9/")
+        await post.webhooks.signing_secret(ALICE)
+        await post.webhooks.rotate(ALICE, endpoint.id)
+        await post.webhooks.rotate_signing_secret(ALICE)
+        for again in (
+            post.webhooks.rotate(ALICE, endpoint.id),
+            post.webhooks.rotate_signing_secret(ALICE),
+        ):
+            with pytest.raises(Conflict) as refused:
+                await again
+            assert refused.value.code == "SECRET_IN_ROTATION"
+        await post.webhooks.rotate(ALICE, endpoint.id, overlap_seconds=0)
+        await post.webhooks.rotate_signing_secret(ALICE, overlap_seconds=0)
+
+
+async def test_where_a_file_goes_is_shown_without_what_lets_one_write_there(
+    tmp_path: Path,
+) -> None:
+    async with post_office(tmp_path, is_at_work=False) as post:
+        url = "https://bucket.example.com/a.png?X-Amz-Signature=topsecret"
+        await post.run(
+            outputs=[await post.output(b"x")],
+            output_config=OutputConfig(uploads=[UploadTarget(url=url)]),
+        )
+        (upload,) = await post.deliveries()
+        shown = delivery_body(upload).url
+        assert shown is not None
+        assert shown.startswith("https://bucket.example.com/a.png")
+        assert "topsecret" not in shown

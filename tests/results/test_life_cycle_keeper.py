@@ -1,18 +1,19 @@
 """Seven years in the life of outputs, on a clock that is set [8.4]."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from comfyrail.errors import OutputNotFound
+from comfyrail.errors import OutputNotFound, StoreUnavailable
 from comfyrail.ids import TenantId, new_output_id
 from comfyrail.jobs.job import NewOutput, Output
 from comfyrail.jobs.life_cycle import DAY_SECONDS, GoneReason
 from comfyrail.jobs.outcome import Completed
 from comfyrail.jobs.output_config import OutputConfig, Tier
+from comfyrail.results import life_cycle_keeper
 from comfyrail.results.disk_blobs import DiskBlobStore
 from comfyrail.results.life_cycle_keeper import LifeCycleKeeper
 from comfyrail.results.sweeper import BlobSweeper
@@ -198,3 +199,100 @@ async def test_two_keepers_at_once_do_no_harm(house: House) -> None:
     second = LifeCycleKeeper(house.store, house.blobs, house.clock)
     await asyncio.gather(house.keeper.go_round(), second.go_round())
     assert {await house.place_of(each) for each in outputs} == {"archive"}
+
+
+class BrokenMoves:
+    """Blobs of which some cannot be moved."""
+
+    def __init__(self, blobs: TieredBlobStore, broken: set[str]) -> None:
+        self._blobs = blobs
+        self.broken = broken
+        self.tried: list[str] = []
+
+    async def move(self, key: str, tier: str) -> None:
+        self.tried.append(key)
+        if key in self.broken:
+            raise StoreUnavailable("it is damaged")
+        await self._blobs.move(key, tier)
+
+    def doubt(self, keys: Collection[str]) -> None:
+        self._blobs.doubt(keys)
+
+
+async def test_output_that_cannot_be_moved_stops_neither_others_nor_expiry_nor_quota(
+    house: House,
+) -> None:
+    damaged = await house.make(b"damaged")
+    short = await house.make(b"short", Tier.STANDARD)
+    sound = await house.make(b"sound")
+    blobs = BrokenMoves(house.blobs, {damaged.file.blob_key})
+    keeper = LifeCycleKeeper(house.store, blobs, house.clock, quota=len(b"damaged" + b"sound") - 1)
+    house.clock.move(31 * DAY_SECONDS)
+    young = await house.make(b"12345678")
+    await keeper.go_round()
+    assert (await house.now(short)).gone_reason is GoneReason.EXPIRED
+    assert (await house.now(sound)).gone_reason is GoneReason.QUOTA
+    assert (await house.now(young)).gone_at is None
+    assert (await house.now(damaged)).gone_reason is GoneReason.QUOTA
+
+
+async def test_what_cannot_be_moved_is_tried_again_ever_more_rarely(house: House) -> None:
+    outputs = [await house.make(bytes([number])) for number in range(5)]
+    keys = [each.file.blob_key for each in outputs]
+    blobs = BrokenMoves(house.blobs, set(keys[:4]))
+    keeper = LifeCycleKeeper(house.store, blobs, house.clock)
+    house.clock.move(31 * DAY_SECONDS)
+    for _ in range(60):
+        await keeper.go_round()
+        house.clock.move(60)
+    assert await house.place_of(outputs[4]) == "archive"
+    assert max(blobs.tried.count(key) for key in keys) <= 4
+    blobs.broken.clear()
+    house.clock.move(DAY_SECONDS)
+    await keeper.go_round()
+    assert {await house.place_of(each) for each in outputs} == {"archive"}
+
+
+async def test_clock_that_is_wrong_for_a_while_ends_nothing(house: House) -> None:
+    output = await house.make(b"dear")
+    await house.keeper.go_round()
+    house.clock.set_forward(3000 * DAY_SECONDS)
+    for _ in range(30):
+        await house.keeper.go_round()
+        house.clock.move(60)
+    house.clock.set_forward(-3000 * DAY_SECONDS)
+    for _ in range(120):
+        await house.keeper.go_round()
+        house.clock.move(60)
+    found = await house.now(output)
+    assert (found.gone_at, found.tier) == (None, Tier.IMMEDIATE)
+    await house.live(2)
+    assert (await house.now(output)).tier is Tier.STANDARD
+
+
+async def test_clock_that_was_set_right_counts_after_an_hour(house: House) -> None:
+    output = await house.make(b"late", Tier.IMMEDIATE)
+    house.clock.set_forward(2 * DAY_SECONDS)
+    for _ in range(63):
+        await house.keeper.go_round()
+        house.clock.move(60)
+    assert (await house.now(output)).gone_reason is GoneReason.EXPIRED
+
+
+async def test_bytes_are_summed_up_twice_however_many_outputs_go(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(life_cycle_keeper, "AT_ONCE", 5)
+    outputs = [await house.make(b"%05d" % number) for number in range(22)]
+    looks = 0
+    look = house.store.kept_bytes
+
+    async def counted() -> int:
+        nonlocal looks
+        looks += 1
+        return await look()
+
+    monkeypatch.setattr(house.store, "kept_bytes", counted)
+    await LifeCycleKeeper(house.store, house.blobs, house.clock, quota=5).go_round()
+    left = [each for each in outputs if (await house.now(each)).gone_at is None]
+    assert (left, looks) == (outputs[-1:], 2)

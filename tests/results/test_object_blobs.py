@@ -239,13 +239,34 @@ async def test_signed_url_of_the_storage_gives_the_file_under_its_name(
     await blobs.close()
 
 
-async def test_without_the_secret_key_a_url_is_signed_without_a_name(
+@pytest.mark.parametrize("kind", ["image/svg+xml", "text/html", "IMAGE/SVG+XML; charset=utf-8"])
+async def test_what_a_browser_could_run_is_saved_and_not_shown(
+    bucket: Bucket, tmp_path: Path, kind: str
+) -> None:
+    blobs = bucket.store(tmp_path)
+    blob = await blobs.save(chunks(b"<svg/>"))
+    url = await blobs.signed_url(blob.key, 60, filename="a", content_type=kind, is_inline=True)
+    assert url is not None
+
+    def fetch() -> tuple[str, str]:
+        with urlopen(url, timeout=10) as reply:
+            return reply.headers["Content-Type"], reply.headers["Content-Disposition"]
+
+    said = await asyncio.to_thread(fetch)
+    assert said == ("application/octet-stream", 'attachment; filename="a"')
+    await blobs.close()
+
+
+async def test_without_the_secret_key_there_is_no_url_of_the_storage(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs = bucket.store(tmp_path)
     blob = await blobs.save(chunks(b"picture"))
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    assert "response-content" not in await signed(blobs, blob.key, "a.png")
+    url = await blobs.signed_url(
+        blob.key, 60, filename="a.png", content_type="image/png", is_inline=True
+    )
+    assert url is None
     await blobs.close()
 
 

@@ -86,6 +86,20 @@ def test_images_that_come_along_are_what_the_workflow_loads(running_server: Comf
         assert opened(done["output"]["images"][0]).getpixel((3, 3)) == color
 
 
+def test_output_config_beside_the_input_is_heeded(running_server: Comfyrail) -> None:
+    done = run(running_server, picture(13), "/runsync", output_config={"format": "webp"})
+    (image,) = done["output"]["images"]
+    assert image["filename"].endswith(".webp")
+    assert base64.b64decode(image["data"])[8:12] == b"WEBP"
+
+
+def test_empty_webhook_is_refused_by_its_own_name(running_server: Comfyrail) -> None:
+    given = {"input": {"workflow": picture(14)}, "webhook": ""}
+    status, body = running_server.call("POST", "/run", given)
+    assert status == 400
+    assert "webhook has 1 to" in str(body)
+
+
 def test_large_outputs_are_given_as_urls(running_server: Comfyrail) -> None:
     noise = picture(7, 2200, 2200)
     inputs = {"image": ["1", 0], "seed": 3, "strength": 1.0}

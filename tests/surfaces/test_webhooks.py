@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from standardwebhooks import Webhook as StandardWebhook
 
@@ -14,7 +15,7 @@ from comfyrail.client import InvalidSignature, verify_signature, verify_webhook
 from tests.graphs import picture
 from tests.processes import Comfyrail, server, wait_until
 from tests.processes import comfyrail as run_cli
-from tests.services.webhook_receiver import Receiver, answering, receiver
+from tests.services.webhook_receiver import Receiver, answering, hanging, healthy, receiver
 
 LOOPBACK = "127.0.0.0/8"
 
@@ -237,3 +238,30 @@ def test_command_line_adds_lists_tests_and_removes(
     assert "webhook.test" in run_cli("webhooks", "deliveries", *at).stdout
     assert run_cli("webhooks", "remove", webhook_id, *at).returncode == 0
     assert "No webhooks" in run_cli("webhooks", *at).stdout
+
+
+async def test_a_test_ends_when_its_caller_leaves(
+    telling_server: Comfyrail, hook: Receiver
+) -> None:
+    hook.behave = hanging
+    body = {"url": hook.url, "events": ["execution.cancelled"]}
+    _, made = await call(telling_server, "POST", "/v1/webhooks", body)
+    path = f"/v1/webhooks/{made['webhook']['webhook_id']}"
+    async with aiohttp.ClientSession(telling_server.url) as http:
+        asking = [asyncio.create_task(http.post(f"{path}/test")) for _ in range(4)]
+        await asyncio.to_thread(wait_until, lambda: len(hook.calls) == 4, 10.0)
+        status, refused = await call(telling_server, "POST", f"{path}/test")
+        assert (status, refused["error"]["code"]) == (429, "RATE_LIMITED")
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+    hook.behave = healthy
+    statuses = []
+
+    def works() -> bool:
+        statuses.append(telling_server.call("POST", f"{path}/test")[0])
+        return statuses[-1] == 200
+
+    # Long before any of the four would have run into its time limit.
+    await asyncio.to_thread(wait_until, works, 8.0)
+    await call(telling_server, "DELETE", path)

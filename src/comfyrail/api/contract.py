@@ -16,7 +16,7 @@ from comfyrail.jobs.node_results import NodeResult
 from comfyrail.jobs.outcome import RETRYING
 from comfyrail.jobs.output_config import OutputConfig
 from comfyrail.jobs.webhooks import LONGEST_URL, JobWebhook
-from comfyrail.store.media import KnownMedia, MediaFacts
+from comfyrail.store.media import KnownMedia, MediaFacts, media_file
 from comfyrail.usecases.jobs import JobStatus
 from comfyrail.usecases.resubmit import retry_of
 
@@ -345,9 +345,7 @@ def execution_body(job: Job, status: JobStatus | None = None) -> Execution:
 
 
 def shown_outputs(status: JobStatus) -> list[OutputBody]:
-    return [
-        output_body(output, status.media.get(output.file.blob_key)) for output in status.outputs
-    ]
+    return [output_body(output, status.media.get(media_file(output))) for output in status.outputs]
 
 
 def output_body(output: Output, media: KnownMedia | None = None) -> OutputBody:

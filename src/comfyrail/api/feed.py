@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -32,12 +33,15 @@ from comfyrail.errors import ComfyrailError, MalformedRequest
 from comfyrail.ids import BatchId, JobId
 from comfyrail.jobs.events import EventType, FeedEntry
 from comfyrail.notifications.streams import FeedFilter
+from comfyrail.store.feed import FeedPage
 
 EVENTS = "/v1/events"
 STREAM = "/v1/events/stream"
 SOCKET = "/v1/events/ws"
 LONGEST_POLL_SECONDS = 60
 MOST_TYPES = 30
+FAR_BEHIND = 1000
+SILENT_SECONDS = 15.0
 
 Types = Annotated[
     list[str] | None,
@@ -76,10 +80,13 @@ class FeedEvent(msgspec.Struct, kw_only=True):
 
 
 class FeedEvents(msgspec.Struct, kw_only=True):
-    """`next_after`: pass it back as `after` to go on."""
+    """`next_after`: pass it back as `after` to go on. `has_more`: there are events behind it now,
+    also where the filter has shown none of those before it.
+    """
 
     events: list[FeedEvent]
     next_after: int
+    has_more: bool
 
 
 @router.get(EVENTS)
@@ -99,12 +106,16 @@ async def list_events(
     """
     feed, principal = services_of(request).feed, principal_of(request)
     where = feed_filter(types, execution_id, workflow_id, batch_id, surface)
-    number = await feed.end() if after is None else event_number(after)
+    number = await _beginning(request, after)
     page = await unless_client_leaves(request, feed.page(principal, number, where, limit, wait))
     if page is None:  # nobody waits any longer, or the server stops
-        return json_response(FeedEvents(events=[], next_after=number))
+        return json_response(FeedEvents(events=[], next_after=number, has_more=False))
     return json_response(
-        FeedEvents(events=[feed_body(each) for each in page.entries], next_after=page.reached)
+        FeedEvents(
+            events=[feed_body(each) for each in page.entries],
+            next_after=page.reached,
+            has_more=page.has_more,
+        )
     )
 
 
@@ -121,18 +132,25 @@ async def stream_events(
     """Server-Sent Events from `Last-Event-ID` (or `after`) on, for as long as the client stays."""
     where = feed_filter(types, execution_id, workflow_id, batch_id, surface)
     number = await _beginning(request, request.headers.get("last-event-id") or after)
-    feed, principal = services_of(request).feed, principal_of(request)
+    pages = services_of(request).feed.follow(partial(principal_of, request), number, where)
+    return LastingStream(_frames(pages, number), request)
 
-    async def events() -> AsyncIterator[ServerSentEvent]:
-        # Said at once: one that loses the line before the first event goes on from here.
-        yield ServerSentEvent(encode({"id": number}).decode(), event="open", id=str(number))
-        async for page in feed.follow(principal, number, where):
-            for entry in page.entries:
-                yield ServerSentEvent(
-                    encode(feed_body(entry)).decode(), event=entry.type, id=str(entry.sequence)
-                )
 
-    return LastingStream(events(), request)
+async def _frames(pages: AsyncIterator[FeedPage], number: int) -> AsyncGenerator[ServerSentEvent]:
+    # Said at once: one that loses the line before the first event goes on from here.
+    yield ServerSentEvent(encode({"id": number}).decode(), event="open", id=str(number))
+    now = asyncio.get_running_loop().time
+    said, said_at = number, now()
+    async for page in pages:
+        for entry in page.entries:
+            said, said_at = entry.sequence, now()
+            yield ServerSentEvent(encode(feed_body(entry)).decode(), event=entry.type, id=str(said))
+        is_far = page.reached - said >= FAR_BEHIND or now() - said_at >= SILENT_SECONDS
+        if page.reached > said and is_far:
+            # A number alone is no event: whoever reconnects need not have all that was not shown
+            # looked at again.
+            said, said_at = page.reached, now()
+            yield ServerSentEvent(id=str(said))
 
 
 @router.websocket(SOCKET)
@@ -163,7 +181,7 @@ async def socket_events(
 async def _follow(socket: WebSocket, number: int, where: FeedFilter) -> None:
     async def send() -> None:
         feed = services_of(socket).feed
-        async for page in feed.follow(principal_of(socket), number, where):
+        async for page in feed.follow(partial(principal_of, socket), number, where):
             for entry in page.entries:
                 await socket.send_text(encode(feed_body(entry)).decode())
 
@@ -191,7 +209,8 @@ async def _follow(socket: WebSocket, number: int, where: FeedFilter) -> None:
 
 
 async def _beginning(connection: HTTPConnection, given: str | None) -> int:
-    return await services_of(connection).feed.end() if given is None else event_number(given)
+    after = None if given is None else event_number(given, of="your events")
+    return await services_of(connection).feed.beginning(after)
 
 
 def feed_filter(
@@ -237,11 +256,14 @@ def feed_body(entry: FeedEntry) -> FeedEvent:
 
 
 OPERATIONS: Operations = {
-    ("get", EVENTS): Operation(Permission.JOBS_READ, "Events of all executions", FeedEvents),
+    ("get", EVENTS): Operation(
+        Permission.JOBS_READ, "Events of all executions", FeedEvents, errors=(410,)
+    ),
     ("get", STREAM): Operation(
         Permission.JOBS_READ,
         "Stream of all events",
         "text/event-stream",
+        errors=(410,),
         headers=("Last-Event-ID",),
     ),
     ("get", SOCKET): Operation(

@@ -16,14 +16,11 @@ from comfyrail.api.conditional import NOT_MODIFIED, is_known
 from comfyrail.api.errors import error_response
 from comfyrail.errors import ComfyrailError
 from comfyrail.results.blob_store import OpenBlob
-from comfyrail.results.dispositions import content_disposition
+from comfyrail.results.dispositions import content_disposition, shows_inline, told_type
 
 log = structlog.get_logger(__name__)
 
 PARTIAL_CONTENT = 206
-SHOWN_INLINE = ("image/", "video/", "audio/")
-NEVER_INLINE = {"image/svg+xml"}
-UNKNOWN_TYPE = "application/octet-stream"
 CRLF = "\r\n"
 FOREVER = "private, max-age=31536000, immutable"
 """Of a file that never changes: its name is what it has in it."""
@@ -45,7 +42,7 @@ def file_response(
         request,
         blob,
         tag=f'"{sha256}"',
-        media_type=content_type if is_inline else UNKNOWN_TYPE,
+        media_type=told_type(content_type, is_inline=is_inline),
         headers={
             "Cache-Control": caching,
             "Content-Disposition": content_disposition(filename, is_inline=is_inline),
@@ -63,11 +60,6 @@ def ranged_response(
     return RangedBlob(blob, media_type, headers)
 
 
-def shows_inline(content_type: str) -> bool:
-    """Whether a browser may show it itself: it runs nothing in it."""
-    return content_type.startswith(SHOWN_INLINE) and content_type not in NEVER_INLINE
-
-
 @dataclass(frozen=True, slots=True)
 class _Part:
     """Bytes of the blob, and what is sent before them."""
@@ -76,7 +68,38 @@ class _Part:
     opening: bytes = b""
 
 
-class RangedBlob(StreamingResponse):
+class BreakableStream(StreamingResponse):
+    """Bytes that may end too early; who takes them notices."""
+
+    async def stream_response(self, send: Send) -> None:
+        try:
+            await super().stream_response(send)
+        except ComfyrailError as error:
+            # Without the end that was to come, the client knows.
+            log.warning("download_broke_off", error=error.message)
+
+
+class ReadyStream(BreakableStream):
+    """Bytes as they are made, of a length that nobody knows yet."""
+
+    def __init__(
+        self, chunks: AsyncGenerator[bytes], media_type: str, headers: Mapping[str, str]
+    ) -> None:
+        super().__init__(chunks, headers=headers, media_type=media_type)
+        self._chunks = chunks
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            async with aclosing(self._chunks):
+                # What cannot be had is found out while there is still time to say so.
+                first = await anext(self._chunks, b"")
+                self.body_iterator = _joined(first, self._chunks)
+                await super().__call__(scope, receive, send)
+        except ComfyrailError as error:
+            await error_response(error, scope)(scope, receive, send)
+
+
+class RangedBlob(BreakableStream):
     """A blob, wherever it is, or the ranges of it that are asked for. What is wrong with them is
     said in the shape that all errors have. It is read as fast as the client takes it, and no more
     when the client has gone.
@@ -100,13 +123,6 @@ class RangedBlob(StreamingResponse):
                 await super().__call__(scope, receive, send)
         except ComfyrailError as error:
             await error_response(error, scope)(scope, receive, send)
-
-    async def stream_response(self, send: Send) -> None:
-        try:
-            await super().stream_response(send)
-        except ComfyrailError as error:
-            # The client was told how much comes: without the end of it, it knows.
-            log.warning("download_broke_off", error=error.message)
 
     def _prepare(self, asked: Headers) -> tuple[Sequence[_Part], bytes]:
         """The parts to send, and what comes behind them; the head is made for them."""

@@ -54,7 +54,8 @@ async def access_lost(connection: HTTPConnection, permission: Permission) -> Com
     while True:
         await asyncio.sleep(ASK_AGAIN_SECONDS)
         try:
-            await caller_now(connection, permission)
+            # Also what she may besides, such as looking at the fleet, counts from now on.
+            connection.scope["principal"] = await caller_now(connection, permission)
         except (Unauthorized, Forbidden) as error:
             return error
         except StoreUnavailable:

@@ -161,11 +161,12 @@ def _message_type(text: str) -> str:
         raise MalformedRequest('Send JSON messages such as {"type": "cancel"}.') from error
 
 
-def event_number(text: str | None) -> int:
+def event_number(text: str | None, *, of: str = "this execution") -> int:
     if text is None:
         return 0
     if not text.isascii() or not text.isdigit() or len(text) > 15:
         raise MalformedRequest(
-            f"Last-Event-ID is the number of an event of this execution, not {text[:40]!r}."
+            f"Last-Event-ID and after are the number of one of the events of {of}, not "
+            f"{text[:40]!r}."
         )
     return int(text)

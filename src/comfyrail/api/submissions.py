@@ -55,14 +55,18 @@ def synchronous_wait(request: Request) -> int | None:
     return None if preferred_wait(request) is not None else DEFAULT_WAIT_SECONDS
 
 
-def webhook_of(callback_url: str | None, config: JobWebhook | None = None) -> JobWebhook | None:
-    """Whom a job tells: a URL alone is told of its end. Raises MalformedRequest for both."""
+def webhook_of(
+    callback_url: str | None, config: JobWebhook | None = None, *, field: str = "callback_url"
+) -> JobWebhook | None:
+    """Whom a job tells: a URL alone, which came in `field`, is told of its end. Raises
+    MalformedRequest for both.
+    """
     if callback_url is None:
         return config
     if config is not None:
         raise MalformedRequest("Give either callback_url or webhook_config.")
     if not 0 < len(callback_url) <= LONGEST_URL:
-        raise MalformedRequest(f"callback_url has 1 to {LONGEST_URL} characters.")
+        raise MalformedRequest(f"{field} has 1 to {LONGEST_URL} characters.")
     return JobWebhook(url=callback_url)
 
 

@@ -57,7 +57,11 @@ async def open_notifications(
     """Raises ConfigurationError. `http` is for the gateway of text messages."""
     networks = webhook_networks(settings)
     outgoing = await stack.enter_async_context(
-        OutgoingHttp(exceptions=networks, resolver=PatientResolver(RESOLVING_AT_ONCE))
+        OutgoingHttp(
+            exceptions=networks,
+            resolver=PatientResolver(RESOLVING_AT_ONCE),
+            most_connections=0,
+        )
     )
     email = _email_sender(settings)
     gateway = sms_gateway(settings)
@@ -69,7 +73,13 @@ async def open_notifications(
     )
     stack.callback(senders.close)
     rules = EndpointRules(networks, _channels(senders))
-    dispatcher = Dispatcher(store, senders, clock)
+    dispatcher = Dispatcher(
+        store,
+        senders,
+        clock,
+        emails_per_hour=settings.email_per_hour,
+        sms_per_hour=settings.sms_per_hour,
+    )
     courier = Courier(store, dispatcher, clock, link_to=link_to)
     keeper = DeliveryLogKeeper(store, clock, settings.webhook_log_days)
     return NotificationParts(

@@ -37,7 +37,15 @@ async def open_outputs(
     signer = LinkSigner(await _link_secret(settings))
     keeper = LifeCycleKeeper(store, blobs, clock, settings.retention, settings.output_quota_bytes)
     return OutputParts(
-        Outputs(store, blobs, media, signer, clock, settings.retention),
+        Outputs(
+            store,
+            blobs,
+            media,
+            signer,
+            clock,
+            settings.retention,
+            has_cdn=settings.cdn_url is not None,
+        ),
         {"life-cycle": keeper, "indexer": Indexer(store)},
         settings.cdn_url or settings.public_url,
         signer,

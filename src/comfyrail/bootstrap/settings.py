@@ -208,6 +208,8 @@ class Settings(PolicySettings, BaseSettings):
     sms_url: SecretStr | None = None
     sms_method: Literal["POST", "PUT", "GET"] = "POST"
     sms_headers: SecretStr | None = None
+    email_per_hour: int = Field(100, ge=1, le=1_000_000)
+    sms_per_hour: int = Field(20, ge=1, le=1_000_000)
     sms_body: str = '{"to": "{{ to }}", "text": "{{ text }}"}'
     shutdown_seconds: float = Field(10.0, ge=0, le=3600, allow_inf_nan=False)
     log_level: Literal["debug", "info", "warning", "error"] = "info"

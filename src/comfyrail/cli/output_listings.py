@@ -1,10 +1,11 @@
 """What `comfyrail outputs` does."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from comfyrail.cli.exits import WRONG_USE, call_server, explain_and_exit
 from comfyrail.cli.results import checked_folder, print_path, save_output
@@ -117,25 +118,36 @@ def download_zip(server: str, path: Path, job: str | None, filters: Mapping[str,
     if job is not None and any(filters.values()):
         explain_and_exit("Give either --job or words to search for.", WRONG_USE)
 
-    async def ask() -> None:
-        async with ComfyrailClient(server) as client:
-            chunks = client.all_outputs.zip(job, **filters)
-            first = await anext(chunks, b"")
-            try:
-                with path.open("xb") as file:
-                    file.write(first)
-                    async for chunk in chunks:
-                        await asyncio.to_thread(file.write, chunk)
-            except FileExistsError:
-                explain_and_exit(f"{path} is there already. Name another file.", WRONG_USE)
-            except OSError as error:
-                explain_and_exit(f"{path} cannot be written: {error.strerror or error}.", WRONG_USE)
-            except BaseException:
-                await asyncio.to_thread(path.unlink, missing_ok=True)
-                raise
+    async def ask(file: BinaryIO) -> None:
+        async with (
+            ComfyrailClient(server) as client,
+            aclosing(client.all_outputs.zip(job, **filters)) as chunks,
+        ):
+            async for chunk in chunks:
+                await asyncio.to_thread(file.write, chunk)
 
-    call_server(ask())
+    with _new_file(path) as file:
+        call_server(ask(file))
     print_path(path)
+
+
+@contextmanager
+def _new_file(path: Path) -> Iterator[BinaryIO]:
+    """One that is not left behind unless all of it is there."""
+    try:
+        file = path.open("xb")
+    except FileExistsError:
+        explain_and_exit(f"{path} is there already. Name another file.", WRONG_USE)
+    except OSError as error:
+        explain_and_exit(f"{path} cannot be written: {error.strerror or error}.", WRONG_USE)
+    try:
+        with file:
+            yield file
+    except BaseException as error:
+        path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            explain_and_exit(f"{path} cannot be written: {error.strerror or error}.", WRONG_USE)
+        raise
 
 
 def make_link(
@@ -197,4 +209,6 @@ def _shape(found: FoundOutput) -> str:
 def _life(found: FoundOutput) -> str:
     if found.output.gone_at is not None:
         return f"gone ({found.output.gone_reason}) {ago(found.output.gone_at)}"
+    if found.expires_at is None:
+        return ""
     return found.expires_at.astimezone().strftime("%Y-%m-%d")

@@ -5,14 +5,17 @@ from collections.abc import AsyncIterator
 import aiohttp
 
 LONGEST_LINE = 1 << 26
+POSITION = ""
+"""The name of what is no event: how far the stream has come without one."""
 
 
 async def read_events(content: aiohttp.StreamReader) -> AsyncIterator[tuple[str, str]]:
-    """(event, data) pairs until the stream ends; comments and other fields are passed over.
+    """(event, data) pairs until the stream ends; comments and other fields are passed over. An id
+    that comes alone is a pair of POSITION and that.
 
     Raises ValueError for what no event stream can hold.
     """
-    name = "message"
+    name, number = "message", ""
     data: list[str] = []
     async for line in _lines(content):
         field, _, value = line.partition(":")
@@ -20,7 +23,11 @@ async def read_events(content: aiohttp.StreamReader) -> AsyncIterator[tuple[str,
         if not line:
             if data:
                 yield name, "\n".join(data)
-            name, data = "message", []
+            elif number.isdecimal():
+                yield POSITION, number
+            name, number, data = "message", "", []
+        elif field == "id":
+            number = value
         elif field == "event":
             name = value
         elif field == "data":

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Protocol, TypeVar
 
 from comfyrail.client.errors import RequestFailed, ServerUnreachable
+from comfyrail.client.event_stream import POSITION
 
 RECONNECT_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 UNAVAILABLE = 503
@@ -43,9 +44,9 @@ async def follow(
                 broken_at, failures = None, 0
                 if name == CLOSE:
                     return
-                item = read(data)
-                number = number_of(item)
-                if name == OPEN:
+                item = None if name == POSITION else read(data)
+                number = int(data) if item is None else number_of(item)
+                if item is None or name == OPEN:
                     after = number
                 elif after is None or number > after:
                     after = number

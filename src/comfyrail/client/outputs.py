@@ -1,6 +1,6 @@
 """Calls about outputs of all one's executions."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -37,9 +37,11 @@ class Output(msgspec.Struct):
 
 
 class FoundOutput(msgspec.Struct):
+    """`expires_at`: when it will be gone; None where it is already."""
+
     execution_id: str
     workflow_id: str | None
-    expires_at: datetime
+    expires_at: datetime | None
     output: Output
 
 
@@ -104,8 +106,10 @@ class Outputs:
 
     async def zip(
         self, execution_id: str | None = None, **filters: str | Sequence[str] | None
-    ) -> AsyncIterator[bytes]:
-        """A ZIP file of all outputs of an execution, or of what a search finds."""
+    ) -> AsyncGenerator[bytes]:
+        """A ZIP file of all outputs of an execution, or of what a search finds; close it where you
+        do not read it to its end.
+        """
         path = f"/v1/outputs.zip{query(**filters)}"
         if execution_id is not None:
             path = f"/v1/workflows/execution/{quoted(execution_id)}/outputs.zip"

@@ -19,6 +19,8 @@ from comfyrail.engine.sound_values import rate_of, sounds_of
 
 Film: TypeAlias = Mapping[str, Any]
 
+SMALLEST_AV1 = 64
+"""Below, its encoder may never end."""
 _DIGITS = 1000
 """A rate of frames is told to a thousandth."""
 
@@ -40,8 +42,14 @@ def encode_mp4(film: Film, texts: Mapping[str, str], check: Callable[[], None]) 
 def encode_webm(
     film: Film, texts: Mapping[str, str], codec: str, crf: float, check: Callable[[], None]
 ) -> bytes:
-    """`codec`: vp9 or av1."""
+    """`codec`: vp9 or av1. Raises ValueError for pictures that are too small for AV1."""
     is_av1 = codec == "av1"
+    height, width = np.shape(film["images"])[1:3]
+    if is_av1 and min(height, width) < SMALLEST_AV1:
+        raise ValueError(
+            f"The pictures are {width} by {height} pixels large; AV1 needs at least "
+            f"{SMALLEST_AV1} by {SMALLEST_AV1}. Make them larger, or use vp9."
+        )
     return _encode(
         film,
         texts,
@@ -55,6 +63,34 @@ def encode_webm(
 
 
 def _encode(
+    film: Film,
+    texts: Mapping[str, str],
+    check: Callable[[], None],
+    *,
+    format_name: str,
+    codec: str,
+    pixels: str,
+    options: Mapping[str, str],
+    container_options: Mapping[str, str],
+) -> bytes:
+    import av  # noqa: PLC0415 - see above
+
+    try:
+        return _written(
+            film,
+            texts,
+            check,
+            format_name=format_name,
+            codec=codec,
+            pixels=pixels,
+            options=options,
+            container_options=container_options,
+        )
+    except av.FFmpegError as error:
+        raise ValueError(f"The film cannot be saved as {format_name}: {error.strerror}.") from error
+
+
+def _written(
     film: Film,
     texts: Mapping[str, str],
     check: Callable[[], None],
@@ -92,7 +128,7 @@ def _encode(
             container.mux(stream.encode(_frame(image, width, height)))
         container.mux(stream.encode())
         if track is not None:
-            track.write()
+            track.write(check)
     return target.getvalue()
 
 
@@ -115,22 +151,57 @@ def decode_film(path: Path, check: Callable[[], None]) -> dict[str, Any]:
     from comfyrail.engine.containers import opened_container  # noqa: PLC0415 - see above
 
     content_type = type_of_file(path)
-    images: list[FloatArray] = []
-    with opened_container(path, content_type) as container:
-        if not container.streams.video:
-            raise ValueError("There is no film in the file.")
-        stream = container.streams.video[0]
-        rate = float(stream.average_rate or 1)
-        for frame in container.decode(stream):
-            check()
-            pixels = frame.to_ndarray(format="rgb24")
-            check_room_for((len(images) + 1, *pixels.shape))
-            images.append(pixels.astype(np.float32) / np.float32(255))
+    images, rate = _decode_pictures(path, content_type, check)
     audio = None
     with opened_container(path, content_type) as container:
         if container.streams.audio:
-            samples, sample_rate = decode_sound(container)
+            samples, sample_rate = decode_sound(container, check)
             audio = {"waveform": samples[None], "sample_rate": sample_rate}
-    if not images:
+    return {"images": images, "audio": audio, "frame_rate": rate}
+
+
+def _decode_pictures(
+    path: Path, content_type: str, check: Callable[[], None]
+) -> tuple[FloatArray, float]:
+    """Into one array that is made before, so that they are never there twice."""
+    from comfyrail.engine.containers import opened_container  # noqa: PLC0415 - see above
+
+    expected = _count_packets(path, content_type, check)
+    with opened_container(path, content_type) as container:
+        stream = container.streams.video[0]
+        size = (stream.height, stream.width, 3)
+        check_room_for((max(1, expected), *size))
+        images: FloatArray | None = None
+        count = 0
+        for frame in container.decode(stream):
+            check()
+            pixels = frame.to_ndarray(format="rgb24")
+            if images is None:
+                check_room_for((max(1, expected), *pixels.shape))
+                images = np.empty((max(1, expected), *pixels.shape), np.float32)
+            if pixels.shape != images.shape[1:]:
+                raise ValueError("The pictures of the film are not of one size.")
+            if count == len(images):
+                more = max(1, count // 4)
+                check_room_for((count + more, *pixels.shape))
+                images = np.concatenate([images, np.empty_like(images[:more])])
+            np.divide(pixels, np.float32(255), out=images[count])
+            count += 1
+        rate = float(stream.average_rate or 1)
+    if images is None:
         raise ValueError("There is no picture in the film.")
-    return {"images": np.stack(images), "audio": audio, "frame_rate": rate}
+    return images[:count], rate
+
+
+def _count_packets(path: Path, content_type: str, check: Callable[[], None]) -> int:
+    """As many pictures as there will be, mostly: nothing is unpacked for it."""
+    from comfyrail.engine.containers import opened_container  # noqa: PLC0415 - see above
+
+    with opened_container(path, content_type) as container:
+        if not container.streams.video:
+            raise ValueError("There is no film in the file.")
+        count = 0
+        for packet in container.demux(container.streams.video[0]):
+            check()
+            count += bool(packet.size)
+        return count

@@ -10,6 +10,9 @@ from comfyrail.clock import Instant
 from comfyrail.engine.folders import path_inside
 
 MOST_COUNTERS = 10_000
+LONGEST_NAME = 200
+"""Bytes of a name in a prefix: a number and a suffix come behind it."""
+LONGEST_PREFIX = 1000
 
 
 class SavedFile(NamedTuple):
@@ -26,7 +29,7 @@ class OutputNames:
     def save(self, root: Path, prefix: str, content: bytes, suffix: str = ".png") -> SavedFile:
         """Write `content` to the next free name of `prefix`, which may have folders in it.
 
-        Raises ValueError for a prefix that leads outside of `root`.
+        Raises ValueError for a prefix that leads outside of `root` or is too long.
         """
         folder, stem = _split_prefix(root, prefix)
         counted = (str(folder), stem.casefold())
@@ -66,6 +69,14 @@ def fill_in_tokens(prefix: str, *, width: int, height: int, at: Instant) -> str:
 
 def _split_prefix(root: Path, prefix: str) -> tuple[Path, str]:
     normal = os.path.normpath(prefix)
+    encoded = os.fsencode(normal)
+    if len(encoded) > LONGEST_PREFIX or any(
+        len(name) > LONGEST_NAME for name in encoded.split(os.fsencode(os.sep))
+    ):
+        raise ValueError(
+            f"The filename_prefix is too long: it may have {LONGEST_PREFIX} bytes, and each name "
+            f"in it {LONGEST_NAME}."
+        )
     subfolder, stem = os.path.split(normal)
     folder = None if normal.startswith(os.sep) else path_inside(root, subfolder)
     if folder is None or stem in ("", ".", "..") or "\0" in stem:

@@ -1,7 +1,7 @@
 """Sounds as files, and the other way round. PyAV is loaded when the first one comes."""
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
@@ -16,6 +16,7 @@ from comfyrail.sniffing import HEAD_BYTES, Claims, detect, refine
 if TYPE_CHECKING:
     from av.audio.frame import AudioFrame
     from av.container import InputContainer, OutputContainer
+    from av.packet import Packet
 
 SAMPLES_A_FRAME = 1024
 _LAYOUTS = {1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}
@@ -34,18 +35,34 @@ def encode_sound(
     rate: int,
     codec: str,
     texts: Mapping[str, str],
+    check: Callable[[], None],
     *,
     bit_rate: int | None = None,
     options: Mapping[str, str] | None = None,
 ) -> bytes:
-    """One sound [C,samples] as a file with these texts."""
+    """One sound [C,samples] as a file with these texts. `check` is called again and again.
+
+    Raises ValueError for a sound that cannot be written so.
+    """
     import av  # noqa: PLC0415 - see above
 
-    target = io.BytesIO()
-    with av.open(target, "w", format=_FORMATS[codec]) as container:
-        container.metadata.update(texts)
-        track = SoundTrack(container, samples, rate, codec, bit_rate=bit_rate, options=options)
-        track.write()
+    name, target = _FORMATS[codec], io.BytesIO()
+    try:
+        with av.open(target, "w", format=name) as container:
+            container.metadata.update(texts)
+            track = SoundTrack(container, samples, rate, codec, bit_rate=bit_rate, options=options)
+            has_sound = track.write(check)
+    except av.FFmpegError as error:
+        raise ValueError(
+            f"A sound of {samples.shape[1]} samples at {rate} Hz cannot be saved as {name}: "
+            f"{error.strerror}."
+        ) from error
+    if not has_sound and samples.shape[1]:
+        raise ValueError(
+            f"The sound is too short to be saved as {name}: it has {samples.shape[1]} samples."
+        )
+    if not target.tell():
+        raise ValueError(f"There is nothing in the sound that could be saved as {name}.")
     return target.getvalue()
 
 
@@ -79,7 +96,8 @@ class SoundTrack:
         self._container, self._stream = container, stream
         self._samples, self._rate, self._layout = samples, rate, layout
 
-    def write(self) -> None:
+    def write(self, check: Callable[[], None]) -> bool:
+        """Whether anything came of it. `check` is called again and again."""
         import av  # noqa: PLC0415 - see above
 
         stream = self._stream
@@ -90,10 +108,16 @@ class SoundTrack:
             rate=self._out_rate,
             frame_size=stream.frame_size or 0,
         )
+        has_sound = False
         for frame in chain(_frames(self._samples, self._rate, self._layout), [None]):
+            check()
             for part in resampler.resample(frame):
-                self._container.mux(stream.encode(part))
-        self._container.mux(stream.encode())
+                has_sound |= self._mux(stream.encode(part))
+        return self._mux(stream.encode()) or has_sound
+
+    def _mux(self, packets: "Sequence[Packet[Any]]") -> bool:
+        self._container.mux(packets)
+        return any(packet.size for packet in packets)
 
 
 def _nearest(rate: int, allowed: tuple[int, ...]) -> int:
@@ -119,8 +143,10 @@ def type_of_file(path: Path) -> str:
         return refine(detect(file.read(HEAD_BYTES)), Claims(path.name))
 
 
-def decode_sound(container: "InputContainer") -> tuple[FloatArray, int]:
-    """All of its sound as [C,samples], and the rate. Raises MemoryError where that is too much."""
+def decode_sound(container: "InputContainer", check: Callable[[], None]) -> tuple[FloatArray, int]:
+    """All of its sound as [C,samples], and the rate. `check` is called with every frame. Raises
+    MemoryError where that is too much.
+    """
     import av  # noqa: PLC0415 - see above
 
     stream = container.streams.audio[0]
@@ -128,6 +154,7 @@ def decode_sound(container: "InputContainer") -> tuple[FloatArray, int]:
     parts: list[FloatArray] = []
     count = 0
     for frame in container.decode(stream):
+        check()
         for part in resampler.resample(frame):
             samples = np.asarray(part.to_ndarray(), np.float32)
             count += samples.shape[1]

@@ -113,6 +113,7 @@ class Attempts:
             return self._knowledge.models_in(_node_of(attempt.prompt, node_id))
 
         seat = self._company.join(runs_alone=attempt.runs_alone)
+        begun = context.clock.monotonic()
         session = AttemptSession(
             attempt,
             connection,
@@ -131,6 +132,7 @@ class Attempts:
             seat=seat,
             secrets=context.secrets,
             converter=context.converter,
+            left=lambda: self._note_left(attempt.token, begun),
         )
         suspect = suspect_of(attempt.tenant, attempt.prompt, models)
         held = Held(attempt.job_id, session, models, suspect, seat)
@@ -154,7 +156,8 @@ class Attempts:
         several may have run, neither they nor the worker are to blame.
         """
         for held in self.workload.held.values():
-            if held.seat.is_certain and not held.session.is_over:
+            is_there = not held.has_left and not held.session.is_over
+            if is_there and held.seat.is_certain:
                 self._health.note_failure(cause, held.suspect)
         self.workload.give_back(Lost(cause), only_waiting=False, still_runs=False)
 
@@ -170,7 +173,7 @@ class Attempts:
     def expected_warm(self) -> frozenset[str]:
         """Models in the worker's memory when it has done what it has."""
         if self._expected_warm is None:
-            jobs = [held.models for held in self.workload.held.values()]
+            jobs = [held.models for held in self.workload.held.values() if not held.has_left]
             machine = self._knowledge.machine
             self._expected_warm = self.warm.expected(
                 jobs, machine.video_memory, keeps=machine.keeps_models
@@ -219,6 +222,9 @@ class Attempts:
     async def leave(self, why: str) -> None:
         """All go back to the queue, without cost to the jobs; return when that is written."""
         self.workload.give_back(Lost(why, counted=False), only_waiting=False, still_runs=True)
+        for held in self.workload.held.values():
+            if held.has_left:
+                held.session.hurry()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -263,14 +269,34 @@ class Attempts:
         except Exception:  # a fault of ours: the lease runs out and the job goes elsewhere
             log.exception("session_failed", job_id=held.job_id, worker_id=self._worker_id)
         finally:
-            held.seat.leave()
+            has_left = held.has_left
+            if not has_left:
+                held.seat.leave()
             self.workload.remove(token, seconds)
-            self._expected_warm = None
-            self.idle_since = clock.monotonic()
-            self.last_active_at = clock.now()
-            self.meter.set_busy(self.idle_since, is_busy=bool(self.workload))
-            self._changed()
-            self._freed()
+            if has_left:
+                self._changed()
+            else:
+                self._note_free()
+
+    def _note_left(self, token: AttemptToken, begun: float) -> None:
+        """The worker has done its part: it may have another job, whatever becomes of this one."""
+        held = self.workload.held.get(token)
+        if held is None or held.has_left:
+            return
+        held.seat.leave()
+        self.note_models(held.models)
+        self.workload.let_go(token, self._context.clock.monotonic() - max(begun, self.idle_since))
+        self._note_free()
+
+    def _note_free(self) -> None:
+        """It has one job less than before."""
+        clock = self._context.clock
+        self._expected_warm = None
+        self.idle_since = clock.monotonic()
+        self.last_active_at = clock.now()
+        self.meter.set_busy(self.idle_since, is_busy=bool(self.workload))
+        self._changed()
+        self._freed()
 
     def _note_end(self, run: _Run) -> None:
         held = run.held

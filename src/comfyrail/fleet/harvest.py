@@ -24,32 +24,44 @@ async def harvest(
     stop_limit: float,
     conversion: Conversion,
     pictures: Callable[[], Sequence[NewOutput]],
+    left: Callable[[], None],
 ) -> Fetched | Cancelled | Failed | Lost:
     """The outputs, converted, or how the attempt ends without them. `pictures`: outputs that came
-    another way.
+    another way; `left` is called when the worker is not needed any more though this goes on.
 
     The worker's end breaks it off at once; a cancel or the timeout, which may have come before,
     when it is not done `stop_limit` seconds after: what a stopped prompt had made is kept. Once all
-    is here, neither the worker nor the job's time matters any more.
+    is here, neither the worker nor the job's time matters any more; a cancel ends the conversion at
+    once, and the outputs stay as they are.
 
     Raises what `fetch_outputs` raises, and StaleAttempt.
     """
+    fetched = await _fetch(entry, client, sink, orders, clock, stop_limit)
+    if not isinstance(fetched, Fetched):
+        return fetched
+    orders.stop_the_clock()
+    fetched = fetched_with(fetched, pictures())
+    if not conversion.concerns(fetched):
+        return fetched
+    left()
+    return await _convert(fetched, conversion, sink, orders)
+
+
+async def _fetch(
+    entry: HistoryEntry,
+    client: ComfyClient,
+    sink: Saves,
+    orders: Orders,
+    clock: Clock,
+    stop_limit: float,
+) -> Fetched | Cancelled | Failed | Lost:
     give_up = inf
-    is_here = False
-
-    async def fetch() -> Fetched:
-        nonlocal is_here
-        fetched = await fetch_outputs(client, entry.shown, sink)
-        is_here = True
-        orders.stop_the_clock()
-        return await conversion.apply(fetched_with(fetched, pictures()), sink)
-
-    fetching = asyncio.create_task(fetch(), name="outputs")
+    fetching = asyncio.create_task(fetch_outputs(client, entry.shown, sink), name="outputs")
     try:
         while not fetching.done():
             if orders.look():
                 give_up = min(give_up, clock.monotonic() + stop_limit)
-            if orders.gone is not None and not is_here:
+            if orders.gone is not None:
                 return orders.stop_with or orders.gone
             if orders.stop_with is not None and clock.monotonic() >= give_up:
                 return orders.stop_with
@@ -59,3 +71,20 @@ async def harvest(
     finally:
         fetching.cancel()
         await asyncio.gather(fetching, return_exceptions=True)
+
+
+async def _convert(
+    fetched: Fetched, conversion: Conversion, sink: Saves, orders: Orders
+) -> Fetched:
+    converting = asyncio.create_task(conversion.apply(fetched, sink), name="conversion")
+    try:
+        while not converting.done():
+            if orders.look():
+                return conversion.given_up(fetched, "The job was stopped before.")
+            if orders.is_hurried:
+                return conversion.given_up(fetched, "The worker of the job was removed before.")
+            await orders.wait_beside(converting)
+        return converting.result()
+    finally:
+        converting.cancel()
+        await asyncio.gather(converting, return_exceptions=True)

@@ -24,6 +24,7 @@ class Orders:
         self._is_timed = True
         self.stop_with: Cancelled | Failed | None = None
         """How the job ends once the worker has stopped it."""
+        self.is_hurried = False
         self.gone: Lost | None = None
         """The worker is no longer there."""
 
@@ -36,6 +37,11 @@ class Orders:
 
     def leave(self, lost: Lost) -> None:
         self.gone = lost
+        self._woken.set()
+
+    def hurry(self) -> None:
+        """What the job's outputs could be made into is not to be waited for."""
+        self.is_hurried = True
         self._woken.set()
 
     def let_go(self) -> None:

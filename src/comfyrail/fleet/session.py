@@ -85,9 +85,11 @@ class AttemptSession:
         seat: Seat | None = None,
         secrets: PromptSecrets | None = None,
         converter: Converter | None = None,
+        left: Callable[[], None] = lambda: None,
     ) -> None:
         """`inputs`: for a worker that does not see the server's input folder; `models_of`: the
-        models that a node loads, by its id; `seat`: its place on the worker, where others are.
+        models that a node loads, by its id; `seat`: its place on the worker, where others are;
+        `left` is called when the worker has done its part though the attempt goes on.
         """
         self._attempt = attempt
         self._seat = seat or Company().join()
@@ -105,7 +107,8 @@ class AttemptSession:
         self._wants_previews = previews is not None
         self._inquiry = Inquiry(connection.client, attempt.prompt_id)
         self._timing = AttemptTiming(attempt, clock)
-        self._conversion = Conversion(attempt.output_config, converter)
+        self._conversion = Conversion(attempt.output_config, converter, attempt.tenant)
+        self._left = left
         self._pictures = SocketPictures(attempt, self._sink, previews)
         # One that is taken over goes on from where its job was.
         self._tracker = ProgressTracker(
@@ -187,6 +190,10 @@ class AttemptSession:
         """It is known that the worker has ended, or was removed and `still_runs`: do not wait."""
         self._stop_before_leaving = still_runs
         self._orders.leave(lost)
+
+    def hurry(self) -> None:
+        """The worker is about to be removed: do not wait for what only makes outputs smaller."""
+        self._orders.hurry()
 
     def attempt_is_stale(self) -> None:
         """The token is no longer valid: stop, write nothing."""
@@ -409,6 +416,7 @@ class AttemptSession:
                 stop_limit=self._times.stop_limit,
                 conversion=self._conversion,
                 pictures=lambda: self._pictures.outputs,
+                left=self._left,
             )
         except StoreUnavailable as error:
             # The worker still has the files: try again, do not run the job again, however long

@@ -42,6 +42,8 @@ class Held:
     seat: Seat = field(default_factory=lambda: Company().join())
     is_given_back: bool = False
     """The session was told to end because of something that is not this job's affair."""
+    has_left: bool = False
+    """The worker has done its part; the attempt goes on without it."""
 
 
 class Workload:
@@ -58,7 +60,12 @@ class Workload:
         self._empty.set()
 
     def __len__(self) -> int:
-        return len(self._held)
+        """Those that the worker is needed for."""
+        return len(self._here)
+
+    @property
+    def _here(self) -> list[Held]:
+        return [held for held in self._held.values() if not held.has_left]
 
     @property
     def jobs(self) -> tuple[JobId, ...]:
@@ -67,6 +74,7 @@ class Workload:
 
     @property
     def held(self) -> Mapping[AttemptToken, Held]:
+        """All attempts, also those that the worker has done its part of."""
         return self._held
 
     def add(self, token: AttemptToken, held: Held) -> None:
@@ -74,23 +82,30 @@ class Workload:
         self._empty.clear()
         self._set_timer()
 
+    def let_go(self, token: AttemptToken, seconds: float) -> None:
+        """The worker has done its part of the attempt, in so many seconds: it keeps no other from
+        being taken any more.
+        """
+        self._held[token].has_left = True
+        self._recent.append(seconds)
+        self._set_timer()
+
     def remove(self, token: AttemptToken, seconds: float | None) -> None:
         """The attempt has ended; after so many seconds of work, where it ran to its end."""
-        del self._held[token]
-        if seconds is not None:
+        held = self._held.pop(token)
+        if seconds is not None and not held.has_left:
             self._recent.append(seconds)
-        if self._held:
-            self._set_timer()
-        else:
-            self._stop_timer()
+        self._set_timer()
+        if not self._held:
             self._empty.set()
 
     async def until_empty(self) -> None:
+        """Until all attempts have ended, also those that the worker has done its part of."""
         await self._empty.wait()
 
     def give_back(self, lost: Lost, *, only_waiting: bool, still_runs: bool) -> None:
         """End the attempts as lost, once each; `only_waiting`: those that have not begun."""
-        for held in self._held.values():
+        for held in self._here:
             if not held.is_given_back and not (only_waiting and held.session.has_begun):
                 held.is_given_back = True
                 held.session.worker_is_gone(lost, still_runs=still_runs)
@@ -101,7 +116,7 @@ class Workload:
         one that runs: it stays.
         """
         lost = Lost(why, counted=False, is_suspect=True)
-        held_ones = list(self._held.values())
+        held_ones = self._here
         for held in held_ones if _has_begun(held_ones) else held_ones[1:]:
             if not held.is_given_back and not held.session.has_begun:
                 held.is_given_back = True
@@ -113,16 +128,17 @@ class Workload:
 
     def free_in(self) -> float:
         """Seconds until it has done what it has, as far as anyone knows."""
-        return min(LONGEST_SECONDS, sum(_remaining(held) for held in self._held.values()))
+        return min(LONGEST_SECONDS, sum(_remaining(held) for held in self._here))
 
     def slots(self, *, one_at_a_time: bool = False) -> int:
         """Jobs that it would take now."""
-        held = len(self._held)
+        here = self._here
+        held = len(here)
         depth = 1 if one_at_a_time else self._rules.depth
-        if held >= depth or any(each.seat.runs_alone for each in self._held.values()):
+        if held >= depth or any(each.seat.runs_alone for each in here):
             return 0
         if held:
-            remaining = [_remaining(each) for each in self._held.values()]
+            remaining = [_remaining(each) for each in here]
             if sum(remaining) > self._rules.horizon:
                 return 0
             # One that takes longer than expected: nobody knows when it ends. One job behind it
@@ -144,7 +160,7 @@ class Workload:
     def _set_timer(self) -> None:
         """Look again when what it has may have come within the horizon: estimates change."""
         self._stop_timer()
-        takes_more_later = 0 < len(self._held) < self._rules.depth and not self.slots()
+        takes_more_later = 0 < len(self) < self._rules.depth and not self.slots()
         if not takes_more_later and not self._has_waiting():
             return
         # Half of the way: a job may turn out to be quicker than it seemed.
@@ -164,13 +180,11 @@ class Workload:
             self._set_timer()
 
     def _has_waiting(self) -> bool:
-        return any(
-            not held.session.has_begun and not held.is_given_back for held in self._held.values()
-        )
+        return any(not held.session.has_begun and not held.is_given_back for held in self._here)
 
     def _is_held_up(self) -> bool:
         """Whether what has begun keeps those behind it for much longer than was promised."""
-        begun = [held for held in self._held.values() if held.session.has_begun]
+        begun = [held for held in self._here if held.session.has_begun]
         limit = max(HELD_UP_SECONDS, HELD_UP_HORIZONS * self._rules.horizon)
         return bool(begun) and sum(map(_remaining, begun)) > limit
 

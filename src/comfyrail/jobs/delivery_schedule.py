@@ -8,6 +8,8 @@ SPREAD = 0.2
 """By so much a delay is longer or shorter, by chance: what failed together is tried apart."""
 LONGEST_DELAY = 86_400.0
 MOST_DOUBLINGS = 30
+UPLOAD_SECONDS = 3600.0
+"""The longest that an output takes on its way to a storage of the caller's own."""
 
 
 def delays_of_job(max_retries: int, retry_delay: float) -> Sequence[float]:

@@ -16,6 +16,9 @@ from comfyrail.jobs.recovery import MAXIMUM_RETRIES, RecoveryKind
 from comfyrail.jobs.states import AttemptState, JobState
 from comfyrail.jobs.webhooks import JobWebhook
 
+SURFACES = frozenset({"v1", "v2", "comfyui", "comfy_v2", "tasks", "runs", "runpod"})
+"""The doors through which jobs come."""
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:

@@ -32,6 +32,7 @@ from comfyrail.network.addresses import Network, is_public, is_public_name, read
 from comfyrail.network.urls import WebUrl, read_web_url
 
 RESOLVING_AT_ONCE = 4
+MOST_CONNECTIONS = 100
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 HEADERS_FOR_ANYONE = frozenset(("accept", "accept-encoding", "range", "user-agent"))
 """Those that go along when a redirect leads to another origin."""
@@ -132,6 +133,7 @@ class OutgoingHttp:
     """A client for such requests. Used as an async context manager, or closed by its owner.
 
     `exceptions` are networks that count as public, for tests and for services of one's own.
+    `most_connections`: at once; 0: as many as its callers ask for, who limit themselves.
     """
 
     def __init__(
@@ -141,7 +143,9 @@ class OutgoingHttp:
         exceptions: Sequence[Network] = (),
         resolver: AbstractResolver | None = None,
         tls: ssl.SSLContext | None = None,
+        most_connections: int = MOST_CONNECTIONS,
     ) -> None:
+        self._most_connections = most_connections
         self._limits = limits or OutgoingLimits()
         self._exceptions = tuple(exceptions)
         self._resolver = resolver
@@ -286,7 +290,12 @@ class OutgoingHttp:
             resolver = CheckedResolver(self._resolver or PatientResolver(), self._exceptions)
             options: dict[str, Any] = {} if self._tls is None else {"ssl": self._tls}
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False, **options),
+                connector=aiohttp.TCPConnector(
+                    resolver=resolver,
+                    use_dns_cache=False,
+                    limit=self._most_connections,
+                    **options,
+                ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
                 auto_decompress=False,

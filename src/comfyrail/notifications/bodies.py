@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 
 from comfyrail.clock import Instant
-from comfyrail.errors import InvalidWebhook
 from comfyrail.ids import TenantId
 from comfyrail.jobs.job import Job, Output
 from comfyrail.notifications.channels import Channel, channel_of
 from comfyrail.notifications.messages import html_of, sms_of, subject_of, text_of
 from comfyrail.notifications.templates import (
     LONGEST_RENDERED,
+    body_too_long,
     choose_fields,
     encode_json,
     is_json,
@@ -36,12 +36,14 @@ LinkTo = Callable[[TenantId, Output], str]
 """Where an output of a tenant's job can be had."""
 
 
-class EmailText(msgspec.Struct, frozen=True):
+class EmailText(msgspec.Struct, frozen=True, omit_defaults=True):
     """What an email says, as it is kept."""
 
     subject: str
     text: str
     html: str
+    left: list[str] = []
+    """The recipients who do not have it yet; empty: nobody has it."""
 
 
 class SmsText(msgspec.Struct, frozen=True):
@@ -101,8 +103,10 @@ def freeze(message: Mapping[str, Any], url: str, settings: EndpointSettings) -> 
             body = FrozenBody(JSON, encode_json(SmsText(sms_of(message, settings.template))))
         case Channel.WEBHOOK:
             body = _call(message, settings)
+            if len(body.content) > LONGEST_RENDERED and settings.template is None:
+                body = _call(_without_outputs(message), settings)
     if len(body.content) > LONGEST_RENDERED:
-        raise InvalidWebhook(f"The body has more than {LONGEST_RENDERED:,} bytes.")
+        raise body_too_long()
     return body
 
 
@@ -118,6 +122,12 @@ def _call(message: Mapping[str, Any], settings: EndpointSettings) -> FrozenBody:
     if is_json(settings.template):
         return FrozenBody(JSON, render_json(settings.template, message).encode())
     return FrozenBody(TEXT, render_text(settings.template, message).encode())
+
+
+def _without_outputs(message: Mapping[str, Any]) -> dict[str, Any]:
+    """That it came to an end is told all the same; the API lists what it has made."""
+    omitted = len(message.get("outputs") or ())
+    return {**message, "outputs": [], "outputs_omitted": omitted}
 
 
 def _email(message: Mapping[str, Any], settings: EndpointSettings) -> EmailText:

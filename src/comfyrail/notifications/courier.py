@@ -16,16 +16,17 @@ import structlog
 from comfyrail.circuit_breaker import BreakerState
 from comfyrail.clock import Clock, after
 from comfyrail.errors import ComfyrailError, InvalidWebhook, StoreUnavailable
-from comfyrail.ids import TenantId
 from comfyrail.jobs.delivery_schedule import delay_after, delays_of_job
 from comfyrail.jobs.webhooks import DEFAULT_RETRIES, DEFAULT_RETRY_DELAY_SECONDS
 from comfyrail.notifications.bodies import LinkTo, freeze, message_about, own_path
 from comfyrail.notifications.dispatcher import Dispatcher
 from comfyrail.notifications.routes import Prepared, Route
+from comfyrail.notifications.slots import Slots
 from comfyrail.notifications.verdicts import Answer, Verdict
 from comfyrail.store.notifications import (
     DeliveryQueue,
     DueDelivery,
+    DueNow,
     FrozenBody,
     Try,
     TryResult,
@@ -38,11 +39,20 @@ MOST_AT_ONCE = 64
 """Calls under way in all."""
 OF_ONE_TENANT = 32
 """Of these, however many endpoints somebody has that take their time."""
+KEPT_FREE = 16
+"""Of these, for tenants that have none under way."""
+UPLOADS_AT_ONCE = 16
+UPLOADS_OF_ONE_TENANT = 8
+UPLOADS_KEPT_FREE = 4
 MOST_PREPARED = 1000
 """Deliveries in memory; the others are in the store."""
+MOST_PREPARED_BYTES = 16 << 20
 LOADS_AT_ONCE = 4
 PAGE = 32
 """Deliveries of an address that are read at once."""
+PAGE_BYTES = 1 << 20
+DUE_AT_ONCE = 1000
+"""Deliveries that are due: where there are more, addresses are gone through one after the other."""
 ADDRESSES_AT_ONCE = 500
 MOST_ROUTES = 5000
 LONGEST_WAIT_SECONDS = 30.0
@@ -72,11 +82,12 @@ class Courier:
         self._clock = clock
         self._link_to = link_to
         self._chance = chance
-        self._most_at_once = most_at_once
+        kept_free = min(KEPT_FREE, most_at_once // 4)
+        self._calls = Slots(most_at_once, OF_ONE_TENANT, kept_free)
+        self._uploads = Slots(UPLOADS_AT_ONCE, UPLOADS_OF_ONE_TENANT, UPLOADS_KEPT_FREE)
         self._grace_seconds = grace_seconds
         self._routes: dict[str, Route] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._running: Counter[TenantId] = Counter()
         self._loads = asyncio.Semaphore(LOADS_AT_ONCE)
         self._reached = ""
 
@@ -95,6 +106,7 @@ class Courier:
         route = self._routes.get(address)
         if route is not None:
             route.put_back()
+            route.rests_until = 0.0
             route.breaker.hasten()
         self._look_again()
 
@@ -112,11 +124,25 @@ class Courier:
         await self._store.settle_clock()
         self._forget_idle_routes()
         self._start_waiting()
+        due = await self._store.due_now(DUE_AT_ONCE)
+        if due is not None:
+            return self._see_to_all(due)
         # It goes on where the last look was broken off: nobody comes first every time.
         start, self._reached = self._reached, ""
         wait = await self._look_through(start)
         if start and not self._is_full:
             wait = min(wait, await self._look_through(""))
+        return wait
+
+    def _see_to_all(self, due: DueNow) -> float:
+        self._reached = ""
+        wait = LONGEST_WAIT_SECONDS
+        if due.next_at is not None:
+            wait = min(wait, max(0.0, due.next_at - self._clock.now()) / 1000)
+        for address in due.addresses:
+            if self._is_full:
+                break  # what is in hand wakes this loop when it is done
+            wait = min(wait, self._see_to(address, 0.0))
         return wait
 
     async def _look_through(self, reached: str) -> float:
@@ -137,7 +163,9 @@ class Courier:
 
     @property
     def _is_full(self) -> bool:
-        return sum(len(route.in_hand) for route in self._routes.values()) >= MOST_PREPARED
+        in_hand = [route.in_hand for route in self._routes.values() if route.in_hand]
+        size = sum(sum(each.values()) for each in in_hand)
+        return sum(map(len, in_hand)) >= MOST_PREPARED or size >= MOST_PREPARED_BYTES
 
     def _see_to(self, address: str, seconds: float) -> float:
         """Fetch what is due for an address, if it can go; when to look again otherwise."""
@@ -152,7 +180,7 @@ class Courier:
             route.is_loading = True
             self._spawn(self._load(route), f"load deliveries for {address}")
         # What is under way, or loads, wakes this loop when it is done.
-        return route.breaker.seconds_until_probe or LONGEST_WAIT_SECONDS
+        return route.seconds_to_rest or LONGEST_WAIT_SECONDS
 
     async def _load(self, route: Route) -> None:
         """Read the next page of an address."""
@@ -162,6 +190,9 @@ class Courier:
                 is_news = await self._fetch(route)
         except StoreUnavailable as error:
             log.warning("deliveries_not_read", error=error.message)
+            await asyncio.sleep(TROUBLE_SECONDS)
+        except Exception:  # the next time may do better
+            log.exception("delivery_load_failed", address=route.address)
             await asyncio.sleep(TROUBLE_SECONDS)
         finally:
             route.is_loading = False
@@ -174,12 +205,16 @@ class Courier:
         reading = route.readings
         # What is in hand now may be read as pending, and be settled before it comes back.
         busy = set(route.in_hand), set(route.lines)
-        found = await self._store.due_deliveries(route.address, PAGE + len(route.in_hand))
-        fresh = [due for due in found if due.sequence not in busy[0] and due.line not in busy[1]]
+        found = await self._store.due_deliveries(
+            route.address, PAGE + len(busy[0]), PAGE_BYTES, besides=busy[0]
+        )
+        fresh = [due for due in found if due.line not in busy[1]]
         del fresh[PAGE:]
         made: dict[int, FrozenBody] = {}
-        ready = []
+        ready: list[Prepared] = []
         for due in fresh:
+            if sum(each.size for each in ready) >= PAGE_BYTES:
+                break
             body = due.body or await self._make_body(due)
             if body is None and due.upload is None:
                 continue
@@ -200,23 +235,25 @@ class Courier:
         if due.subject is None or due.endpoint is None:
             await self._store.cancel_delivery(due, "What it was about is gone.")
             return None
-        message = message_about(due.id, due.subject, self._link_to)
         try:
+            message = message_about(due.id, due.subject, self._link_to)
             return freeze(message, due.endpoint.url, due.endpoint.settings)
         except InvalidWebhook as error:
             made = Try(self._clock.now(), 0.0, error=error.message)
             await self._store.note_try(due, TryResult(made))
             return None
+        except Exception:  # one message that breaks must not hold up the others
+            log.exception("message_not_made", delivery=due.id)
+            answer = Answer(Verdict.RETRY, error="The message could not be made.")
+            made = Try(self._clock.now(), 0.0, error=answer.error)
+            await self._store.note_try(due, self._result(due, answer, made))
+            return None
 
     def _start_waiting(self) -> None:
         """One of each address in turn, while there is room."""
-        turns = self._turns()
-        while self._running.total() < self._most_at_once:
-            route = next(turns, None)
-            if route is None:
-                return
+        for route in self._turns():
             prepared = route.take()
-            self._running[prepared.due.tenant] += 1
+            self._slots_for(prepared.due).take(prepared.due.tenant)
             self._spawn(self._deliver(route, prepared), f"deliver {prepared.due.id}")
 
     def _turns(self) -> Iterator[Route]:
@@ -230,7 +267,12 @@ class Courier:
     def _may_go(self, route: Route) -> bool:
         if not route.has_next:
             return False
-        return self._running[route.waiting[0].due.tenant] < OF_ONE_TENANT
+        due = route.waiting[0].due
+        return self._slots_for(due).may_take(due.tenant)
+
+    def _slots_for(self, due: DueDelivery) -> Slots:
+        """Files take their time: they have places of their own."""
+        return self._calls if due.upload is None else self._uploads
 
     async def _deliver(self, route: Route, prepared: Prepared) -> None:
         due = prepared.due
@@ -253,15 +295,21 @@ class Courier:
             route.breaker.abandon_probe()
             log.warning("delivery_not_noted", delivery=due.id, error=error.message)
             await asyncio.sleep(TROUBLE_SECONDS)
+        except Exception:
+            route.breaker.abandon_probe()
+            log.exception("delivery_not_noted", delivery=due.id)
+            await asyncio.sleep(TROUBLE_SECONDS)
         finally:
-            self._running[due.tenant] -= 1
-            if not self._running[due.tenant]:
-                del self._running[due.tenant]
+            self._slots_for(due).give_back(due.tenant)
             route.let_go(due)
             self._look_again()
 
     async def _conclude(self, route: Route, due: DueDelivery, answer: Answer, made: Try) -> None:
         self.counts[answer.verdict] += 1
+        await self._store.settle_clock()
+        if answer.verdict is Verdict.POSTPONED:
+            await self._postpone(route, due, answer)
+            return
         result = self._result(due, answer, made)
         is_disabled = await self._store.note_try(due, result)
         match answer.verdict:
@@ -273,18 +321,25 @@ class Courier:
                     route.put_back()
                     expired = await self._store.expire_deliveries(route.address)
                     log.info("endpoint_rests", address=route.address, given_up=expired)
-            case Verdict.REFUSED | Verdict.GONE:
+            case Verdict.REFUSED | Verdict.GONE | Verdict.POSTPONED:
                 # It answers: only what was sent does not please it.
                 route.breaker.abandon_probe()
         if is_disabled and due.endpoint is not None:
             route.put_back()
             log.warning("webhook_disabled", webhook=due.endpoint.id, tenant=due.tenant)
 
+    async def _postpone(self, route: Route, due: DueDelivery, answer: Answer) -> None:
+        seconds = max(1.0, answer.retry_after or 0.0)
+        next_at = after(self._clock.now(), seconds)
+        await self._store.postpone_delivery(due, next_at, answer.error or "")
+        route.breaker.abandon_probe()
+        route.rest(seconds)
+
     def _result(self, due: DueDelivery, answer: Answer, made: Try) -> TryResult:
         match answer.verdict:
             case Verdict.DELIVERED:
                 return TryResult(made)
-            case Verdict.REFUSED:
+            case Verdict.REFUSED | Verdict.POSTPONED:
                 return TryResult(made)
             case Verdict.GONE:
                 return TryResult(made, disables=answer.error)
@@ -296,7 +351,7 @@ class Courier:
                 )
                 delay = delay_after(due.failures + 1, delays, self._chance(), answer.retry_after)
                 next_at = None if delay is None else after(self._clock.now(), delay)
-                return TryResult(made, next_at)
+                return TryResult(made, next_at, is_used_up=next_at is None, body=answer.rest)
 
     def _forget_idle_routes(self) -> None:
         for address in [key for key, route in self._routes.items() if route.is_forgettable]:

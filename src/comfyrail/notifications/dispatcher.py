@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from comfyrail.clock import Clock, Instant
 from comfyrail.ids import JobId
-from comfyrail.notifications.channels import Channel, channel_of
+from comfyrail.notifications.allowances import HourlyAllowance
+from comfyrail.notifications.channels import Channel, channel_of, recipients_of
 from comfyrail.notifications.senders.email import EmailSender
 from comfyrail.notifications.senders.sms import SmsSender
 from comfyrail.notifications.senders.uploads import UploadSender
@@ -19,6 +20,9 @@ from comfyrail.store.notifications import (
     FrozenBody,
     SigningSecret,
 )
+
+EMAILS_PER_HOUR = 100
+SMS_PER_HOUR = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,17 @@ class Senders:
 
 
 class Dispatcher:
-    def __init__(self, store: DeliveryQueue, senders: Senders, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: DeliveryQueue,
+        senders: Senders,
+        clock: Clock,
+        *,
+        emails_per_hour: int = EMAILS_PER_HOUR,
+        sms_per_hour: int = SMS_PER_HOUR,
+    ) -> None:
+        self._emails = HourlyAllowance(emails_per_hour, clock)
+        self._sms = HourlyAllowance(sms_per_hour, clock)
         self._store = store
         self._senders = senders
         self._clock = clock
@@ -67,8 +81,15 @@ class Dispatcher:
                     endpoint, keys, message_id, event_type, job_id, body
                 )
             case Channel.EMAIL if self._senders.email is not None:
+                amount = len(recipients_of(endpoint.url))
+                wait = self._emails.take(endpoint.tenant, amount)
+                if wait:
+                    return _postponed("emails", wait)
                 return await self._senders.email.send(endpoint, message_id, body)
             case Channel.SMS if self._senders.sms is not None:
+                wait = self._sms.take(endpoint.tenant)
+                if wait:
+                    return _postponed("text messages", wait)
                 return await self._senders.sms.send(endpoint, message_id, body)
             case channel:
                 return Answer(Verdict.RETRY, error=f"This server sends no {channel} at present.")
@@ -79,6 +100,11 @@ class Dispatcher:
         else:
             own = of_tenant or await self._store.signing_secret(endpoint.tenant, new_secret())
         return keys_at(own, self._clock.now())
+
+
+def _postponed(what: str, seconds: float) -> Answer:
+    said = f"You have sent as many {what} as you may in an hour. It is sent later."
+    return Answer(Verdict.POSTPONED, error=said, retry_after=seconds)
 
 
 def keys_at(secret: SigningSecret, now: Instant) -> Sequence[str]:

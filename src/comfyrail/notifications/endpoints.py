@@ -5,26 +5,27 @@ from dataclasses import dataclass
 
 from comfyrail.errors import AddressRefused, InvalidWebhook
 from comfyrail.jobs.events import EventType
+from comfyrail.jobs.job import SURFACES
 from comfyrail.jobs.output_config import OutputConfig, UploadTarget
-from comfyrail.jobs.webhooks import JobWebhook
+from comfyrail.jobs.webhooks import LONGEST_URL, JobWebhook
 from comfyrail.network.addresses import Network, is_public_name
 from comfyrail.network.outgoing import check_headers
 from comfyrail.network.urls import read_web_url, without_secrets
 from comfyrail.notifications.channels import Channel, channel_of, number_of, recipients_of
-from comfyrail.notifications.signatures import OWN_HEADERS
+from comfyrail.notifications.signatures import OWN_HEADERS, check_secret
 from comfyrail.notifications.templates import (
     check_json_template,
     check_path,
     check_template,
     is_json,
 )
-from comfyrail.store.notifications import ALL_EVENTS, EndpointSettings
+from comfyrail.store.notifications import ALL_EVENTS, LOUD_EVENTS, EndpointSettings
 
-LONGEST_URL = 2048
 LONGEST_NAME = 200
 LONGEST_HEADER = 4096
 MOST_NAMES = 50
 MOST_HEADERS = 20
+SHORTEST_TIMEOUT_SECONDS = 1.0
 LONGEST_TIMEOUT_SECONDS = 300.0
 NETWORKS_SETTING = "COMFYRAIL_WEBHOOK_NETWORKS"
 
@@ -58,13 +59,16 @@ class EndpointRules:
         """Raise InvalidWebhook for an endpoint of an account to which nothing could be sent."""
         channel = self._check_address(url)
         check_events(settings.events)
+        if channel is not Channel.WEBHOOK:
+            _refuse_loud_events(settings.events, channel)
         _check_names(settings.workflows, "workflows")
-        _check_names(settings.surfaces, "surfaces")
+        _check_surfaces(settings.surfaces)
         _check_texts(settings, channel)
         _check_headers(settings.headers)
-        if not 0 < settings.timeout <= LONGEST_TIMEOUT_SECONDS:
+        if not SHORTEST_TIMEOUT_SECONDS <= settings.timeout <= LONGEST_TIMEOUT_SECONDS:
             raise InvalidWebhook(
-                f"timeout is in seconds, more than 0 and at most {LONGEST_TIMEOUT_SECONDS:g}."
+                f"timeout is in seconds, from {SHORTEST_TIMEOUT_SECONDS:g} to "
+                f"{LONGEST_TIMEOUT_SECONDS:g}."
             )
         if len(settings.description) > LONGEST_NAME or not settings.description.isprintable():
             raise InvalidWebhook(f"description has {LONGEST_NAME} printable characters at most.")
@@ -80,6 +84,8 @@ class EndpointRules:
         """The same for a job's own, which is called over HTTP."""
         self.check_web_url(webhook.url, "The URL of the webhook")
         _check_headers(webhook.headers)
+        if webhook.secret is not None:
+            check_secret(webhook.secret)
 
     def check_upload(self, target: UploadTarget) -> None:
         self.check_web_url(target.url, "The URL of an upload")
@@ -135,6 +141,24 @@ def names_operator_events(events: Iterable[str]) -> bool:
     """Whether it is to be told of workers and the server, which are everybody's."""
     own = {ALL_EVENTS, EventType.WEBHOOK_DISABLED}
     return any(event not in own and not EventType(event).is_of_a_job for event in events)
+
+
+def _refuse_loud_events(events: Sequence[str], channel: Channel) -> None:
+    for event in events:
+        if event == ALL_EVENTS or event in LOUD_EVENTS:
+            raise InvalidWebhook(
+                f"events has {event!r}, which comes many times a second: that is for programs, and "
+                f"no {channel}. Leave events out to be told of all that is not as loud."
+            )
+
+
+def _check_surfaces(names: Sequence[str]) -> None:
+    _check_names(names, "surfaces")
+    for name in names:
+        if name not in SURFACES:
+            raise InvalidWebhook(
+                f"{name[:80]!r} is no surface. There are {', '.join(sorted(SURFACES))}."
+            )
 
 
 def _check_names(names: Sequence[str], field: str) -> None:

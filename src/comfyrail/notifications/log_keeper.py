@@ -1,6 +1,9 @@
-"""Forgets deliveries that were settled long ago, with their tries and dead letters."""
+"""Forgets deliveries that were settled long ago, with their tries and dead letters, and old events
+that are of no job.
+"""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import structlog
@@ -13,10 +16,16 @@ log = structlog.get_logger(__name__)
 ROUND_SECONDS = 3600.0
 PRUNED_AT_ONCE = 500
 DAY_SECONDS = 86_400.0
+NOTICE_DAYS = 30.0
+"""How long events of workers and of the server are kept; those of a job go with it."""
 
 
 class PrunedLog(Protocol):
     async def prune_deliveries(self, before: Instant, limit: int) -> int: ...
+
+    async def prune_notices(self, before: Instant, limit: int) -> int:
+        """Forget at most so many events of no job that are older; how many that were."""
+        ...
 
 
 class DeliveryLogKeeper:
@@ -38,10 +47,14 @@ class DeliveryLogKeeper:
             await asyncio.sleep(ROUND_SECONDS)
 
     async def prune(self) -> int:
-        """A few at a time: others must not wait. How many that were."""
-        before = after(self._clock.now(), -self._days * DAY_SECONDS)
-        total = count = await self._store.prune_deliveries(before, PRUNED_AT_ONCE)
+        """A few at a time: others must not wait. How many deliveries that were."""
+        await self._prune(self._store.prune_notices, NOTICE_DAYS)
+        return await self._prune(self._store.prune_deliveries, self._days)
+
+    async def _prune(self, forget: Callable[[Instant, int], Awaitable[int]], days: float) -> int:
+        before = after(self._clock.now(), -days * DAY_SECONDS)
+        total = count = await forget(before, PRUNED_AT_ONCE)
         while count == PRUNED_AT_ONCE:
-            count = await self._store.prune_deliveries(before, PRUNED_AT_ONCE)
+            count = await forget(before, PRUNED_AT_ONCE)
             total += count
         return total

@@ -22,8 +22,9 @@ class Notices:
     is full they wait, the oldest give way to newer ones. `run` goes on until it is cancelled.
     """
 
-    def __init__(self, store: FeedStore) -> None:
+    def __init__(self, store: FeedStore, retry_seconds: float = RETRY_SECONDS) -> None:
         self._store = store
+        self._retry_seconds = retry_seconds
         self._waiting: deque[tuple[EventType, Mapping[str, Any]]] = deque(maxlen=MOST_WAITING)
         self._has_some = asyncio.Event()
 
@@ -37,11 +38,19 @@ class Notices:
             await self._has_some.wait()
             self._has_some.clear()
             while self._waiting:
-                event_type, data = self._waiting[0]
-                try:
-                    await self._store.add_notice(OPERATOR, event_type, data)
-                except StoreUnavailable as error:
-                    log.warning("notice_not_written", notice=event_type, error=error.message)
-                    await asyncio.sleep(RETRY_SECONDS)
-                    continue
-                self._waiting.popleft()
+                await self._write(self._waiting.popleft())
+
+    async def _write(self, notice: tuple[EventType, Mapping[str, Any]]) -> None:
+        """It is tried again until it is written, or newer ones need its place."""
+        while len(self._waiting) < MOST_WAITING:
+            try:
+                await self._store.add_notice(OPERATOR, *notice)
+            except StoreUnavailable as error:
+                log.warning("notice_not_written", notice=notice[0], error=error.message)
+                await asyncio.sleep(self._retry_seconds)
+            except Exception:  # one that cannot be written must not end the others
+                log.exception("notice_lost", notice=notice[0])
+                return
+            else:
+                return
+        log.warning("notice_dropped", notice=notice[0])

@@ -19,6 +19,10 @@ class Prepared:
     due: DueDelivery
     body: FrozenBody | None
 
+    @property
+    def size(self) -> int:
+        return 0 if self.body is None else len(self.body.content)
+
 
 @dataclass(slots=True)
 class Route:
@@ -26,9 +30,10 @@ class Route:
 
     address: str
     breaker: CircuitBreaker
+    clock: Clock
     waiting: deque[Prepared] = field(default_factory=deque)
-    in_hand: set[int] = field(default_factory=set)
-    """Sequences of what waits here or is under way."""
+    in_hand: dict[int, int] = field(default_factory=dict)
+    """Sequences of what waits here or is under way, with its bytes."""
     lines: set[tuple[str, str | None]] = field(default_factory=set)
     """Those of what is in hand."""
     running: int = 0
@@ -37,11 +42,13 @@ class Route:
     """Somebody asked for more while it was loading."""
     readings: int = 0
     """How often what was read of it was given back."""
+    rests_until: float = 0.0
+    """By the monotonic clock: its tenant has sent enough for now."""
 
     @classmethod
     def to(cls, address: str, clock: Clock) -> "Route":
         breaker = CircuitBreaker(FAILURES_TO_OPEN, REST_SECONDS, LONGEST_REST_SECONDS, clock)
-        return cls(address, breaker)
+        return cls(address, breaker, clock)
 
     @property
     def wants_more(self) -> bool:
@@ -54,18 +61,24 @@ class Route:
     @property
     def is_forgettable(self) -> bool:
         """Nothing is known of it that would be missed."""
-        is_idle = not (self.running or self.waiting or self.is_loading)
+        is_idle = not (self.running or self.waiting or self.is_loading or self.seconds_to_rest)
         return is_idle and self.breaker.failures == 0
+
+    @property
+    def seconds_to_rest(self) -> float:
+        """Until something may be sent; 0: now, as far as it is known."""
+        resting = max(0.0, self.rests_until - self.clock.monotonic())
+        return max(resting, self.breaker.seconds_until_probe or 0.0)
 
     @property
     def has_room(self) -> bool:
         """One that fails gets no more than one call at a time."""
         limit = 1 if self.breaker.failures else AT_ONCE
-        return self.running < limit and self.breaker.lets_through
+        return self.running < limit and self.breaker.lets_through and not self.seconds_to_rest
 
     def accept(self, prepared: Prepared) -> None:
         self.waiting.append(prepared)
-        self.in_hand.add(prepared.due.sequence)
+        self.in_hand[prepared.due.sequence] = prepared.size
         self.lines.add(prepared.due.line)
 
     def take(self) -> Prepared:
@@ -80,6 +93,10 @@ class Route:
         self.running -= 1
         self._drop(due)
 
+    def rest(self, seconds: float) -> None:
+        self.rests_until = self.clock.monotonic() + seconds
+        self.put_back()
+
     def put_back(self) -> None:
         """Leave what waits to the store: it is read anew when it can go."""
         self.readings += 1
@@ -87,5 +104,5 @@ class Route:
             self._drop(self.waiting.pop().due)
 
     def _drop(self, due: DueDelivery) -> None:
-        self.in_hand.discard(due.sequence)
+        self.in_hand.pop(due.sequence, None)
         self.lines.discard(due.line)

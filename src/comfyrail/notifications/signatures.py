@@ -12,11 +12,16 @@ import secrets
 from collections.abc import Sequence
 
 from comfyrail.clock import Instant
+from comfyrail.errors import InvalidWebhook
 
 PREFIX = "whsec_"
 SECRET_BYTES = 32
 ROTATION_SECONDS = 86_400.0
 """How long the secret before signs too."""
+
+SHORTEST_SECRET = 8
+LONGEST_SECRET = 200
+SHORTEST_KEY_BYTES = 16
 
 OWN_HEADERS = frozenset(
     {
@@ -36,6 +41,24 @@ OWN_HEADERS = frozenset(
 
 def new_secret() -> str:
     return PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+
+
+def check_secret(secret: str) -> None:
+    """Raise InvalidWebhook for one that is easily guessed, or that receivers read otherwise."""
+    if not SHORTEST_SECRET <= len(secret) <= LONGEST_SECRET or not secret.isprintable():
+        raise InvalidWebhook(
+            f"secret has {SHORTEST_SECRET} to {LONGEST_SECRET} printable characters. Leave it out, "
+            "and the server has one."
+        )
+    if secret.startswith(PREFIX):
+        try:
+            key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+        except (binascii.Error, ValueError):
+            key = b""
+        if len(key) < SHORTEST_KEY_BYTES:
+            raise InvalidWebhook(
+                f"Behind {PREFIX} a secret has {SHORTEST_KEY_BYTES} bytes or more, in base64."
+            )
 
 
 def key_of(secret: str) -> bytes:

@@ -1,12 +1,12 @@
 """Reading event logs live: what was missed first, then what comes. That of a job has an end."""
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from comfyrail.ids import BatchId, JobId, TenantId
-from comfyrail.jobs.events import Event, FeedEntry
-from comfyrail.store.feed import OPERATOR, FeedPage, FeedStore
+from comfyrail.jobs.events import Event, EventType, FeedEntry
+from comfyrail.store.feed import OPERATOR, FeedPage, FeedStore, FeedWhere
 from comfyrail.store.interface import Store
 from comfyrail.store.signals import Signals, job_topic, tenant_topic
 
@@ -54,6 +54,14 @@ class FeedFilter:
     batch_id: BatchId | None = None
     surface: str | None = None
 
+    @property
+    def in_store(self) -> FeedWhere:
+        """The part of it by which the store reads less."""
+        return FeedWhere(
+            frozenset(each for each in EventType if any(_is_type(each, one) for one in self.types)),
+            self.job_id,
+        )
+
     def shows(self, entry: FeedEntry) -> bool:
         return (
             (not self.types or any(_is_type(entry.type, each) for each in self.types))
@@ -70,17 +78,26 @@ def feed_topics(tenant: TenantId, *, with_operator: bool) -> list[str]:
 
 
 async def follow_feed(
-    store: FeedSource, tenant: TenantId, after: int, where: FeedFilter, *, with_operator: bool
-) -> AsyncIterator[FeedPage]:
+    store: FeedSource,
+    tenant: TenantId,
+    after: int,
+    where: FeedFilter,
+    *,
+    with_operator: Callable[[], bool],
+) -> AsyncGenerator[FeedPage]:
     """All events of a tenant behind a number, in order, for ever: pages of those that the filter
-    shows, and how far they reach. A page may be empty.
+    shows, and how far they reach. A page may be empty. `with_operator` is asked for every page:
+    whoever may no longer look at the fleet sees nothing of it from then on.
     """
-    with store.signals.subscribe(*feed_topics(tenant, with_operator=with_operator)) as news:
+    in_store = where.in_store
+    with store.signals.subscribe(*feed_topics(tenant, with_operator=with_operator())) as news:
         while True:
-            page = await store.feed_after(tenant, after, PAGE, with_operator=with_operator)
+            page = await store.feed_after(
+                tenant, after, PAGE, with_operator=with_operator(), where=in_store
+            )
             if page.reached > after:
                 after = page.reached
-                yield FeedPage([each for each in page.entries if where.shows(each)], after)
+                yield replace(page, entries=[each for each in page.entries if where.shows(each)])
             else:
                 await news.wait()
 

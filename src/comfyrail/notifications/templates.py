@@ -12,7 +12,8 @@ from comfyrail.errors import InvalidWebhook
 
 LONGEST_TEMPLATE = 16_384
 MOST_PLACEHOLDERS = 100
-LONGEST_RENDERED = 1 << 20
+LONGEST_RENDERED = 256 << 10
+"""Bytes of a body."""
 
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}\s]{1,200})\s*\}\}")
 _PATH = re.compile(r"[\w-]+(\.[\w-]+)*")
@@ -58,15 +59,15 @@ def render_form(template: str, values: Mapping[str, Any]) -> str:
 
 def render_json(template: str, values: Mapping[str, Any]) -> str:
     """What is filled in is a value, or inside quotes a part of a string: it can end neither."""
-    parts: list[str] = []
+    made = _Rendering()
     is_in_string = False
     for literal, path in _pieces(template):
         is_in_string = _ends_in_string(literal, is_in_string)
-        parts.append(literal)
+        made.add(literal)
         if path is not None:
             value = look_up(values, path)
-            parts.append(_inside_string(value) if is_in_string else encode_json(value).decode())
-    return "".join(parts)
+            made.add(_inside_string(value) if is_in_string else encode_json(value).decode())
+    return made.text
 
 
 def is_json(template: str) -> bool:
@@ -105,6 +106,13 @@ def check_path(path: str, name: str) -> None:
         )
 
 
+def body_too_long() -> InvalidWebhook:
+    return InvalidWebhook(
+        f"The message would have more than {LONGEST_RENDERED:,} bytes. Choose less of it with "
+        "fields, or a shorter template."
+    )
+
+
 def as_text(value: Any) -> str:
     if value is None:
         return ""
@@ -112,12 +120,30 @@ def as_text(value: Any) -> str:
 
 
 def _render(template: str, values: Mapping[str, Any], shown: Callable[[Any], str]) -> str:
-    parts: list[str] = []
+    made = _Rendering()
     for literal, path in _pieces(template):
-        parts.append(literal)
+        made.add(literal)
         if path is not None:
-            parts.append(shown(look_up(values, path)))
-    return "".join(parts)
+            made.add(shown(look_up(values, path)))
+    return made.text
+
+
+class _Rendering:
+    """What is filled in so far. It raises InvalidWebhook before it takes much memory."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._length = 0
+
+    @property
+    def text(self) -> str:
+        return "".join(self._parts)
+
+    def add(self, part: str) -> None:
+        self._parts.append(part)
+        self._length += len(part)
+        if self._length > LONGEST_RENDERED:
+            raise body_too_long()
 
 
 def _pieces(template: str) -> Iterator[tuple[str, str | None]]:

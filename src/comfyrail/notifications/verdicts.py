@@ -8,8 +8,10 @@ from enum import StrEnum
 
 from comfyrail.clock import Instant
 from comfyrail.jobs.delivery_schedule import LONGEST_DELAY
+from comfyrail.store.notifications import FrozenBody
 
-RETRYABLE = frozenset({408, 409, 425, 429})
+REFUSALS = frozenset({400, 413, 414, 415, 422})
+"""This message will never be taken. All else may be a receiver that is not ready yet."""
 GONE = 410
 
 
@@ -21,6 +23,8 @@ class Verdict(StrEnum):
     """It will not work however often it is tried."""
     GONE = "gone"
     """The other side wants to be told nothing more."""
+    POSTPONED = "postponed"
+    """It was not tried: the tenant has sent enough for now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,8 @@ class Answer:
     reply: bytes | None = None
     retry_after: float | None = None
     """Seconds that the other side asks for."""
+    rest: FrozenBody | None = None
+    """What is to be sent from now on, where a part has arrived."""
 
 
 def judge(status: int, headers: Mapping[str, str], reply: bytes, now: Instant) -> Answer:
@@ -47,8 +53,7 @@ def _verdict_of(status: int) -> Verdict:
         return Verdict.DELIVERED
     if status == GONE:
         return Verdict.GONE
-    is_refusal = 400 <= status < 500 and status not in RETRYABLE
-    return Verdict.REFUSED if is_refusal else Verdict.RETRY
+    return Verdict.REFUSED if status in REFUSALS else Verdict.RETRY
 
 
 def _words_for(status: int, verdict: Verdict) -> str:

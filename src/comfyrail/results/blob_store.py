@@ -62,7 +62,8 @@ class BlobReads(Protocol):
         self, key: str, seconds: float, *, filename: str, content_type: str, is_inline: bool
     ) -> str | None:
         """A URL of the storage itself, by which anybody gets the bytes for so long; None where the
-        storage has none to give.
+        storage has none to give, or cannot be told how a browser takes it. `is_inline`: a browser
+        shows it, unless it could run something in it.
         """
         ...
 

@@ -11,6 +11,7 @@ import structlog
 
 from comfyrail.errors import StoreUnavailable
 from comfyrail.store.outputs import JobToIndex, OutputStore
+from comfyrail.store.search_words import apart
 from comfyrail.store.signals import INDEX, Signals
 
 log = structlog.get_logger(__name__)
@@ -52,7 +53,7 @@ class Indexer:
 
 
 def _texts_of(jobs: Sequence[JobToIndex]) -> list[tuple[JobToIndex, str]]:
-    return [(job, text_of(job.prompt)) for job in jobs]
+    return [(job, apart(text_of(job.prompt))) for job in jobs]
 
 
 def text_of(prompt: bytes) -> str:

@@ -1,22 +1,31 @@
 """Brings outputs from tier to tier as they grow old, and removes what is too old or too much."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
 import structlog
 
 from comfyrail.clock import Clock
 from comfyrail.errors import OutputNotFound, StoreUnavailable
+from comfyrail.ids import OutputId
 from comfyrail.jobs.job import Output
 from comfyrail.jobs.life_cycle import ORDER, GoneReason, Step, step_at
 from comfyrail.jobs.output_config import Tier
+from comfyrail.results.clock_watch import ClockWatch
+from comfyrail.results.put_off import PutOff
 from comfyrail.store.outputs import OutputStore
 
 log = structlog.get_logger(__name__)
 
 ROUND_SECONDS = 60.0
 AT_ONCE = 200
+MOST_BETWEEN_LOOKS = 5_000
+"""So many outputs may go for the quota before their bytes are summed up anew."""
+MOVING_SECONDS = 600.0
+"""So long a round moves blobs: the next one begins with what must not wait."""
+FAILURES_IN_A_ROW = 3
+"""After so many the storage itself is taken to be away."""
 COLD = ORDER.index(Tier.ARCHIVE)
 """From this tier on blobs may be kept elsewhere."""
 
@@ -45,31 +54,78 @@ class LifeCycleKeeper:
         self._clock = clock
         self._retention = retention
         self._quota = quota
+        self._watch = ClockWatch(clock)
+        self._put_off = PutOff(clock)
 
     async def run(self) -> None:
         while True:
-            try:
-                await self.go_round()
-            except (StoreUnavailable, OSError) as error:
-                log.warning("outputs_not_aged", error=str(error))
-            except Exception:  # the next round may do better
-                log.exception("life_cycle_failed")
+            await self.go_round()
             await asyncio.sleep(ROUND_SECONDS)
 
     async def go_round(self) -> None:
-        """Everything that is due now, and what is too much."""
-        now = self._clock.now()
-        while due := await self._store.due_outputs(now, AT_ONCE):
-            for output in due:
-                await self._advance(output)
-        await self._keep_within_quota()
+        """Everything that is due now, and what is too much. What moves comes last: a storage that
+        is away or slow keeps nothing else waiting. By a clock that has just jumped nothing ages.
+        """
+        is_steady = self._watch.is_steady()
+        if is_steady:
+            await _attempt(self._age)
+        await _attempt(self._keep_within_quota)
+        if is_steady:
+            await _attempt(self._move)
 
-    async def _advance(self, output: Output) -> None:
-        """Its blob moves first and its row follows: after a crash in between it is done again."""
-        retention = output.retention or self._retention
-        step = step_at(output.created_at, retention, self._clock.now())
-        if step.tier is not None:
-            await self._place(output, step.tier)
+    async def _age(self) -> None:
+        """All that is due and needs no move."""
+        async for output in self._due():
+            step = self._step_of(output)
+            if not _may_move(step):
+                await self._take(output, step)
+
+    async def _move(self) -> None:
+        end = self._clock.monotonic() + MOVING_SECONDS
+        failures = 0
+        async for output in self._due():
+            if self._put_off.has(output.file.id):
+                continue
+            if failures == FAILURES_IN_A_ROW or self._clock.monotonic() > end:
+                return
+            step = self._step_of(output)
+            if not await self._is_placed(output, step):
+                failures += 1
+                continue
+            failures = 0
+            # Its row follows its blob: after a crash in between it is done again.
+            await self._take(output, step)
+
+    async def _is_placed(self, output: Output, step: Step) -> bool:
+        """One that cannot be moved is put off, and does not stop the others."""
+        about = {"job_id": output.job_id, "output_id": output.file.id}
+        try:
+            if step.tier is not None:
+                await self._place(output, step.tier)
+        except (StoreUnavailable, OSError) as error:
+            again = self._put_off.add(output.file.id)
+            log.warning("output_not_moved", **about, error=str(error), again_in=again)
+            return False
+        except Exception:  # a later round may do better
+            again = self._put_off.add(output.file.id)
+            log.exception("output_not_moved", **about, again_in=again)
+            return False
+        self._put_off.drop(output.file.id)
+        return True
+
+    async def _due(self) -> AsyncIterator[Output]:
+        """Each once, whatever becomes of it."""
+        now = self._clock.now()
+        page = await self._store.due_outputs(now, None, AT_ONCE)
+        while page.last is not None:
+            for output in page.outputs:
+                yield output
+            page = await self._store.due_outputs(now, page.last, AT_ONCE)
+
+    def _step_of(self, output: Output) -> Step:
+        return step_at(output.created_at, output.retention or self._retention, self._clock.now())
+
+    async def _take(self, output: Output, step: Step) -> None:
         await self._store.take_step(output, step)
         if step.tier is None:
             self._blobs.doubt([output.file.blob_key])
@@ -89,31 +145,53 @@ class LifeCycleKeeper:
     async def _keep_within_quota(self) -> None:
         if not self._quota:
             return
-        excess = await self._store.kept_bytes() - self._quota
-        while excess > 0:
-            oldest = await self._store.oldest_outputs(None, AT_ONCE)
-            if not oldest:
+        while (excess := await self._store.kept_bytes() - self._quota) > 0:
+            # Equal files count once: what has gone is known only by looking again.
+            if not await self._end_oldest(excess):
                 return
-            ending = _enough_of(oldest, excess)
+
+    async def _end_oldest(self, excess: int) -> int:
+        """As few of the oldest as may do; how many."""
+        ended = 0
+        seen: set[str] = set()
+        last: OutputId | None = None
+        while excess > 0 and ended < MOST_BETWEEN_LOOKS:
+            oldest = await self._store.oldest_outputs(last, AT_ONCE)
+            if not oldest:
+                break
+            ending, excess = _enough_of(oldest, excess, seen)
             await self._store.end_outputs(ending, GoneReason.QUOTA)
             self._blobs.doubt([each.file.blob_key for each in ending])
-            log.info("outputs_removed_for_quota", outputs=len(ending))
-            # Equal files count once: what has gone is known only by looking again.
-            excess = await self._store.kept_bytes() - self._quota
+            ended += len(ending)
+            last = ending[-1].file.id
+        log.info("outputs_removed_for_quota", outputs=ended)
+        return ended
 
 
-def _enough_of(oldest: Sequence[Output], excess: int) -> list[Output]:
-    """As few of the oldest as may do."""
+def _may_move(step: Step) -> bool:
+    return step.tier is not None and ORDER.index(step.tier) >= COLD
+
+
+def _enough_of(oldest: Sequence[Output], excess: int, seen: set[str]) -> tuple[list[Output], int]:
+    """Those that have to go, and what is too much without them. `seen`: blobs that count no more,
+    and those that have been counted now.
+    """
     taken: list[Output] = []
-    freed = 0
     for output in oldest:
-        taken.append(output)
-        freed += output.file.size
-        if freed >= excess:
+        if excess <= 0:
             break
-    return taken
+        taken.append(output)
+        if output.file.blob_key not in seen:
+            seen.add(output.file.blob_key)
+            excess -= output.file.size
+    return taken, excess
 
 
-def where_it_is(output: Output, retention: Tier, clock: Clock) -> Step:
-    """The tier of an output by its age, and until when; also before anybody has moved it."""
-    return step_at(output.created_at, output.retention or retention, clock.now())
+async def _attempt(part: Callable[[], Awaitable[None]]) -> None:
+    """The other parts of a round, and the next round, may do better."""
+    try:
+        await part()
+    except (StoreUnavailable, OSError) as error:
+        log.warning("outputs_not_aged", error=str(error))
+    except Exception:  # see above
+        log.exception("life_cycle_failed")

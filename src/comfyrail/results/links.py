@@ -13,6 +13,7 @@ from comfyrail.errors import Forbidden
 from comfyrail.ids import JobId, OutputId, TenantId
 
 FILES = "/v1/files"
+LONGEST_LINK_SECONDS = 7 * 86_400.0
 LONGEST_TOKEN = 700
 SIGNATURE_BYTES = 32
 PURPOSE = b"comfyrail file link 1\n"

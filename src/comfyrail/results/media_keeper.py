@@ -18,6 +18,7 @@ from comfyrail.results.media_files import chunks_of
 from comfyrail.store.media import (
     LookedAt,
     MediaFacts,
+    MediaFile,
     MediaStore,
     Variant,
     WaitingMedia,
@@ -29,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 MOST_ATTEMPTS = 3
 NEWEST, OLDEST = 12, 4
-"""Of a round: whoever has made something wants to see it, and nothing waits for ever."""
+"""Of a round, by turns: whoever has made something wants to see it, and nothing waits for ever."""
 ROUND_SECONDS = 3.0
 """After so long it is asked anew what waits."""
 WRITE_SECONDS = 0.25
@@ -127,8 +128,8 @@ class MediaKeeper:
         except BaseException:
             self._settle(found, are_kept=False)
             raise
-        self._settle([each for each in found if each.blob_key in gone], are_kept=False)
-        self._settle([each for each in found if each.blob_key not in gone], are_kept=True)
+        self._settle([each for each in found if each.file in gone], are_kept=False)
+        self._settle([each for each in found if each.file not in gone], are_kept=True)
 
     def _settle(self, found: Sequence[LookedAt], *, are_kept: bool) -> None:
         keys = [variant.blob_key for each in found for variant in each.variants]
@@ -137,34 +138,34 @@ class MediaKeeper:
 
     async def _look_at(self, waiting: WaitingMedia) -> LookedAt | None:
         """None: it is to be tried again."""
-        key = waiting.blob_key
+        file = waiting.file
         try:
             async with (
-                self._blobs.local(key) as path,
-                self._processes.look(path, waiting.content_type) as (looked, folder),
+                self._blobs.local(file.blob_key) as path,
+                self._processes.look(path, file.content_type) as (looked, folder),
             ):
-                return await self._keep(key, looked, folder)
+                return await self._keep(file, looked, folder)
         except OutputNotFound:
             return _failed(waiting, "The file is gone.")
         except Unusable as error:
             return _failed(waiting, str(error))
         except MediaProcessEnded as error:
-            log.warning("media_attempt_failed", blob=key, error=str(error))
+            log.warning("media_attempt_failed", blob=file.blob_key, error=str(error))
             if waiting.attempts + 1 < MOST_ATTEMPTS:
-                await self._store.count_media_attempt(key)
+                await self._store.count_media_attempt(file)
                 return None
             return _failed(waiting, f"{error} That happened {MOST_ATTEMPTS} times.")
 
-    async def _keep(self, key: str, looked: Looked, folder: Path) -> LookedAt:
+    async def _keep(self, file: MediaFile, looked: Looked, folder: Path) -> LookedAt:
         variants: list[Variant] = []
         try:
             for made in looked.variants:
                 blob = await self._blobs.save(chunks_of(folder / PurePosixPath(made.file).name))
                 variants.append(_variant(made, blob))
         except BaseException:
-            self._settle([LookedAt(key, looked.facts, variants)], are_kept=False)
+            self._settle([LookedAt(file, looked.facts, variants)], are_kept=False)
             raise
-        return LookedAt(key, looked.facts, variants)
+        return LookedAt(file, looked.facts, variants)
 
 
 class _Round:
@@ -181,8 +182,8 @@ class _Round:
 
 
 def _failed(waiting: WaitingMedia, error: str) -> LookedAt:
-    kind = kind_of(waiting.content_type)
-    return LookedAt(waiting.blob_key, MediaFacts(kind=kind, error=error))
+    kind = kind_of(waiting.file.content_type)
+    return LookedAt(waiting.file, MediaFacts(kind=kind, error=error))
 
 
 def _variant(made: MadeFile, blob: StoredBlob) -> Variant:

@@ -23,10 +23,11 @@ from comfyrail.ids import new_uuid
 from comfyrail.results.blob_cache import BlobCache
 from comfyrail.results.blob_keys import blob_gone, check_key, is_key, key_of, sha256_of
 from comfyrail.results.blob_store import StoredBlob, StoredFile, first_bytes
-from comfyrail.results.dispositions import content_disposition
+from comfyrail.results.dispositions import content_disposition, shows_inline, told_type
 from comfyrail.results.in_hand import InHand
 from comfyrail.results.incoming import IncomingFile, Receiver
 from comfyrail.results.key_locks import KeyLocks
+from comfyrail.results.links import LONGEST_LINK_SECONDS
 from comfyrail.results.object_blob import TROUBLE, ObjectBlob, unavailable
 from comfyrail.results.object_location import ObjectLocation, told
 from comfyrail.results.recent_saves import RecentSaves
@@ -48,7 +49,6 @@ LONGEST_DELAY = 8.0
 ENDING_SECONDS = 5.0
 LISTED_AT_ONCE = 1000
 ASKED_AT_ONCE = 16
-LONGEST_LINK_SECONDS = 7 * 86400.0
 
 Given = TypeVar("Given")
 Result = TypeVar("Result")
@@ -219,6 +219,8 @@ class ObjectBlobStore:
     async def signed_url(
         self, key: str, seconds: float, *, filename: str, content_type: str, is_inline: bool
     ) -> str | None:
+        if not self._location.is_s3:  # others cannot be told to have a browser save it
+            return None
         expires_in = timedelta(seconds=max(1.0, min(seconds, LONGEST_LINK_SECONDS)))
         path = self._location.path_of(check_key(key))
         try:
@@ -226,10 +228,12 @@ class ObjectBlobStore:
         except (BaseError, NotImplementedError, ValueError) as error:
             log.warning("blob_not_signed", error=told(error))
             return None
-        if not self._location.is_s3:
-            return url
-        disposition = content_disposition(filename, is_inline=is_inline)
-        return with_names(url, content_type=content_type, disposition=disposition)
+        is_shown = is_inline and shows_inline(content_type)
+        return with_names(
+            url,
+            content_type=told_type(content_type, is_inline=is_shown),
+            disposition=content_disposition(filename, is_inline=is_shown),
+        )
 
     # What the sweeper asks
 

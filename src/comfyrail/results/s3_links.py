@@ -12,14 +12,14 @@ from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 SIGNATURE = "X-Amz-Signature"
 
 
-def with_names(url: str, *, content_type: str, disposition: str) -> str:
-    """The same for a reply with these headers; the URL as it is where it cannot be signed."""
+def with_names(url: str, *, content_type: str, disposition: str) -> str | None:
+    """The same for a reply with these headers; None where it cannot be signed."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     access_key, _, scope = query.get("X-Amz-Credential", "").partition("/")
     secret = os.environ.get("AWS_SECRET_ACCESS_KEY", "")
     if not secret or access_key != os.environ.get("AWS_ACCESS_KEY_ID"):
-        return url
+        return None
     query.pop(SIGNATURE, None)
     query["response-content-type"] = content_type
     query["response-content-disposition"] = disposition

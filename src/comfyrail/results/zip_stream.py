@@ -2,7 +2,7 @@
 
 import time
 import zipfile
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Protocol
@@ -19,6 +19,16 @@ class Chunks(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class TextBlob:
+    """What is written for the ZIP file itself."""
+
+    content: bytes
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        yield self.content
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
     """A file to be: the name that it should have, without folders."""
 
@@ -27,7 +37,7 @@ class Member:
     source: Chunks
 
 
-async def zip_stream(members: AsyncIterator[Member]) -> AsyncIterator[bytes]:
+async def zip_stream(members: AsyncIterator[Member]) -> AsyncGenerator[bytes]:
     """The bytes of a ZIP file with these, stored as they are: pictures and films do not get
     smaller. Equal names are told apart by numbers.
     """

@@ -503,9 +503,17 @@ class Store(Protocol):
         ...
 
     async def newest_output(
-        self, tenant: TenantId, filename: str, subfolder: str, *, is_temporary: bool
+        self,
+        tenant: TenantId,
+        filename: str,
+        subfolder: str,
+        *,
+        is_temporary: bool,
+        is_gone: bool = False,
     ) -> Output | None:
-        """The last one of this name, among the tenant's last 10,000 jobs."""
+        """The last one of this name that is there, or that is gone, among the tenant's last 10,000
+        jobs.
+        """
         ...
 
     async def find_output(self, tenant: TenantId, output_id: OutputId) -> Output:

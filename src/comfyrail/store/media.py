@@ -1,13 +1,16 @@
 """What files are and what was made of them to look at, as the store keeps track of it [8.2].
 
-All of it goes by the key of a blob: equal files are looked at once, whoever has them.
+All of it goes by the key of a blob and the type it is taken for: equal files are looked at once,
+whoever has them. The type is not always to be seen in the bytes, so it is not shared among types.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
+
+from comfyrail.jobs.job import Output
 
 Kind = Literal[
     "image", "animation", "video", "audio", "model3d", "text", "latent", "archive", "other"
@@ -27,6 +30,13 @@ _OTHER_KINDS: Mapping[str, Kind] = {
     "application/zip": "archive",
 }
 _WITHOUT_FACTS = frozenset({"application/json", "text/html", "text/xml"})
+
+
+class MediaFile(NamedTuple):
+    """A blob, and the type it is taken for."""
+
+    blob_key: str
+    content_type: str
 
 
 class TensorFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,18 +98,21 @@ class KnownMedia:
 
 @dataclass(frozen=True, slots=True)
 class WaitingMedia:
-    blob_key: str
-    content_type: str
+    file: MediaFile
     attempts: int
 
 
 @dataclass(frozen=True, slots=True)
 class LookedAt:
-    """A blob that was looked at to the end: in vain where the facts have an error."""
+    """A file that was looked at to the end: in vain where the facts have an error."""
 
-    blob_key: str
+    file: MediaFile
     facts: MediaFacts
     variants: Sequence[Variant] = ()
+
+
+def media_file(output: Output) -> MediaFile:
+    return MediaFile(output.file.blob_key, output.file.content_type)
 
 
 def kind_of(content_type: str) -> Kind:
@@ -113,21 +126,23 @@ def has_facts(content_type: str) -> bool:
 
 
 class MediaStore(Protocol):
-    async def media_of(self, keys: Sequence[str]) -> Mapping[str, KnownMedia]:
-        """Those of these blobs that were looked at or will be."""
+    async def media_of(self, files: Sequence[MediaFile]) -> Mapping[MediaFile, KnownMedia]:
+        """Those of these files that were looked at or will be."""
         ...
 
     async def waiting_media(self, newest: int, oldest: int) -> Sequence[WaitingMedia]:
-        """The newest blobs that nobody has looked at yet, then the oldest."""
-        ...
-
-    async def save_media(self, looked_at: Sequence[LookedAt]) -> Sequence[str]:
-        """Write down what was found. The keys of those that are not there any more: their variants
-        belong to nothing.
+        """The newest files that nobody has looked at yet and the oldest, by turns. Those that
+        somebody did not survive come behind all others.
         """
         ...
 
-    async def count_media_attempt(self, key: str) -> None:
+    async def save_media(self, looked_at: Sequence[LookedAt]) -> Sequence[MediaFile]:
+        """Write down what was found. Those that are not there any more: their variants belong to
+        nothing.
+        """
+        ...
+
+    async def count_media_attempt(self, file: MediaFile) -> None:
         """Whoever looked at it did not survive that."""
         ...
 

@@ -1,6 +1,7 @@
 """The store's side of telling others: endpoints, what is to be delivered, what became of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, Protocol
@@ -99,6 +100,10 @@ class Endpoint:
     failing_since: Instant | None = None
     """Of the first failure since the last success."""
     last_success_at: Instant | None = None
+    made_by: str | None = None
+    """The user who has made or last changed it; None where the table of users has her not."""
+    dropped: int = 0
+    """Events that it was not told because too much waited."""
 
     @property
     def address(self) -> str:
@@ -175,6 +180,14 @@ class DueDelivery:
 
 
 @dataclass(frozen=True, slots=True)
+class DueNow:
+    """Addresses with something due, and when there is more: None where nothing waits."""
+
+    addresses: Sequence[str]
+    next_at: Instant | None
+
+
+@dataclass(frozen=True, slots=True)
 class Try:
     """One call, and what came of it. `reply` is the beginning of what was answered."""
 
@@ -189,12 +202,15 @@ class Try:
 @dataclass(frozen=True, slots=True)
 class TryResult:
     """What becomes of a delivery after a try: delivered without an `error` in the try, tried again
-    at `next_at`, or dead. `disables`: why its endpoint is to be told nothing more.
+    at `next_at`, or dead. `disables`: why its endpoint is to be told nothing more. `is_used_up`: it
+    is dead because no try was left. `body`: what is sent from now on, where a part has arrived.
     """
 
     made: Try
     next_at: Instant | None = None
     disables: str | None = None
+    is_used_up: bool = False
+    body: FrozenBody | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,9 +273,12 @@ class EndpointStore(Protocol):
         """Those of the account, oldest first."""
         ...
 
-    async def change_endpoint(self, endpoint: Endpoint) -> None:
-        """Keep its url, settings, and whether and why it is enabled. What waits for one that is no
-        longer enabled becomes dead letters. Raises EndpointNotFound.
+    async def change_endpoint(
+        self, tenant: TenantId, endpoint_id: str, change: Callable[[Endpoint], Endpoint]
+    ) -> Endpoint:
+        """Keep the url, settings, maker, and whether and why it is enabled, of what `change` makes
+        of it; nobody else changes it meanwhile. What waits for one that is no longer enabled
+        becomes dead letters. Raises EndpointNotFound, and what `change` raises.
         """
         ...
 
@@ -270,7 +289,9 @@ class EndpointStore(Protocol):
     async def rotate_secret(
         self, tenant: TenantId, endpoint_id: str, secret: str, previous_until: Instant
     ) -> Endpoint:
-        """Sign with another secret, and until then with the one before too."""
+        """Sign with another secret, and until then with the one before too. Raises Conflict where
+        the one before still signs and `previous_until` is yet to come.
+        """
         ...
 
     async def signing_secret(self, tenant: TenantId, proposal: str) -> SigningSecret:
@@ -279,7 +300,9 @@ class EndpointStore(Protocol):
 
     async def rotate_signing_secret(
         self, tenant: TenantId, secret: str, previous_until: Instant
-    ) -> SigningSecret: ...
+    ) -> SigningSecret:
+        """Raises Conflict as `rotate_secret`."""
+        ...
 
 
 class DeliveryQueue(Protocol):
@@ -291,8 +314,16 @@ class DeliveryQueue(Protocol):
         """Addresses behind `after` with something pending, and when the first of it is due."""
         ...
 
-    async def due_deliveries(self, address: str, limit: int) -> Sequence[DueDelivery]:
-        """What may be sent to an address now, the longest due first: of each line the first."""
+    async def due_now(self, limit: int) -> DueNow | None:
+        """What is due; None where more deliveries are than `limit`."""
+        ...
+
+    async def due_deliveries(
+        self, address: str, limit: int, most_bytes: int, besides: AbstractSet[int] = frozenset()
+    ) -> Sequence[DueDelivery]:
+        """What may be sent to an address now besides some sequences, the longest due first: of each
+        line the first. It ends where the bodies have so many bytes; there is one at least.
+        """
         ...
 
     async def freeze_bodies(self, bodies: Mapping[int, FrozenBody]) -> None:
@@ -309,6 +340,10 @@ class DeliveryQueue(Protocol):
         """What it was about is gone."""
         ...
 
+    async def postpone_delivery(self, due: DueDelivery, next_at: Instant, reason: str) -> None:
+        """It is looked at again then; that was no try."""
+        ...
+
     async def expire_deliveries(self, address: str) -> int:
         """Make dead letters of what has waited so long for an address that all tries would have
         been over; how many that were.
@@ -320,7 +355,9 @@ class DeliveryQueue(Protocol):
     async def settle_clock(self) -> int: ...
 
     async def prune_deliveries(self, before: Instant, limit: int) -> int:
-        """Forget what was settled before; how many that were."""
+        """Forget what was settled before; how many. Bodies of what was delivered more than
+        a day ago are forgotten too, in the background.
+        """
         ...
 
     async def count_deliveries(self) -> Mapping[DeliveryState, int]:
@@ -386,6 +423,11 @@ def origin_address(tenant: TenantId, url: str) -> str:
     except ValueError:
         origin = url.partition("?")[0][:200]
     return f"{tenant}|{origin}"
+
+
+def upload_address(tenant: TenantId, url: str) -> str:
+    """Of uploads of a tenant's jobs: they hold up no calls."""
+    return f"upload|{origin_address(tenant, url)}"
 
 
 def settings_of_job(webhook: JobWebhook) -> EndpointSettings:

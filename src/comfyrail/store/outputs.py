@@ -45,6 +45,18 @@ class OutputPage:
     next_cursor: OutputId | None
 
 
+DueMark = tuple[Instant, OutputId]
+"""When one was due, and which it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class DuePage:
+    """`last` is None where there are no outputs."""
+
+    outputs: Sequence[Output]
+    last: DueMark | None
+
+
 @dataclass(frozen=True, slots=True)
 class JobToIndex:
     job_id: JobId
@@ -67,8 +79,10 @@ class OutputStore(Protocol):
         """From now on their outputs are found by these texts."""
         ...
 
-    async def due_outputs(self, now: Instant, limit: int) -> Sequence[Output]:
-        """Those whose tier has ended, of all tenants."""
+    async def due_outputs(self, now: Instant, after: DueMark | None, limit: int) -> DuePage:
+        """Those whose tier has ended, of all tenants, the longest due first; `after`: where the
+        page before has ended.
+        """
         ...
 
     async def take_step(self, output: Output, step: Step) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from comfyrail.access.principal import Principal
-from comfyrail.errors import Conflict, JobNotFound, OutputNotFound
+from comfyrail.errors import Conflict, Gone, JobNotFound, OutputNotFound
 from comfyrail.ids import JobId, new_job_id
 from comfyrail.jobs.events import Event, EventType
 from comfyrail.jobs.job import Job, Output
@@ -23,6 +23,7 @@ from comfyrail.store.interface import (
     Store,
     Submitted,
 )
+from comfyrail.usecases.gone import check_there
 
 SURFACE = "comfyui"
 EVENTS_A_READ = 1000
@@ -106,16 +107,29 @@ class ComfyuiRecords:
         *,
         is_temporary: bool,
     ) -> Output:
-        """Of a job, or the newest of this name. Raises OutputNotFound."""
+        """Of a job, or the newest of this name. Raises OutputNotFound, also for one that is gone:
+        ComfyUI knows no difference, but the message says it.
+        """
         if job_id is None:
-            found = await self._store.newest_output(
-                principal.tenant, filename, subfolder, is_temporary=is_temporary
-            )
+            found = await self._newest(principal, filename, subfolder, is_temporary)
         else:
             found = await self._output_of(principal, job_id, filename, subfolder, is_temporary)
         if found is None:
             raise OutputNotFound(f"None of your jobs has made a file '{filename[:200]}'.")
-        return found
+        try:
+            return check_there(found)
+        except Gone as error:
+            raise OutputNotFound(error.message, details=error.details) from None
+
+    async def _newest(
+        self, principal: Principal, filename: str, subfolder: str, is_temporary: bool
+    ) -> Output | None:
+        """One that is gone only where there is no other."""
+        name = principal.tenant, filename, subfolder
+        there = await self._store.newest_output(*name, is_temporary=is_temporary)
+        if there is not None:
+            return there
+        return await self._store.newest_output(*name, is_temporary=is_temporary, is_gone=True)
 
     def local(self, output: Output) -> AbstractAsyncContextManager[Path]:
         """A file with the bytes of an output, for as long as the context is open."""

@@ -21,7 +21,7 @@ from comfyrail.notifications.streams import follow_events
 from comfyrail.planning.duration import remaining_seconds
 from comfyrail.results.blob_store import BlobReads, OpenBlob
 from comfyrail.store.interface import JobFilter, JobPage, Store
-from comfyrail.store.media import KnownMedia, MediaStore
+from comfyrail.store.media import KnownMedia, MediaFile, MediaStore, media_file
 from comfyrail.store.signals import job_topic
 from comfyrail.usecases.gone import check_there
 from comfyrail.usecases.standing import Standings
@@ -43,7 +43,7 @@ class JobStatus:
     remaining_seconds: float | None
     outputs: Sequence[Output]
     attempts: Sequence[AttemptRecord] = ()
-    media: Mapping[str, KnownMedia] = field(default_factory=dict)
+    media: Mapping[MediaFile, KnownMedia] = field(default_factory=dict)
     """What is known of its outputs, by the keys of their blobs."""
 
 
@@ -209,8 +209,8 @@ class Jobs:
             )
         else:
             outputs = await self._store.list_outputs(principal.tenant, job.id)
-        keys = [output.file.blob_key for output in outputs]
-        media = await self._store.media_of(keys) if keys else {}
+        files = [media_file(output) for output in outputs]
+        media = await self._store.media_of(files) if files else {}
         attempts = await self._store.list_attempts(principal.tenant, job.id) if job.attempts else ()
         return JobStatus(job, position, wait, waiting_for, remaining, outputs, attempts, media)
 

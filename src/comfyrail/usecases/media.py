@@ -8,7 +8,7 @@ from typing import Protocol
 from comfyrail.errors import NotFound
 from comfyrail.jobs.job import Output
 from comfyrail.results.blob_store import BlobReads, OpenBlob
-from comfyrail.store.media import KnownMedia, MediaStore, has_facts
+from comfyrail.store.media import KnownMedia, MediaFile, MediaStore, has_facts
 
 RETRY_SECONDS = 2.0
 LONGEST_NAME = 40
@@ -42,9 +42,9 @@ class OutputMedia:
         self._blobs = blobs
         self._is_on = is_on
 
-    async def facts_of(self, keys: Sequence[str]) -> Mapping[str, KnownMedia]:
-        """What is known of blobs, as far as anything is or will be."""
-        return await self._store.media_of(keys) if keys else {}
+    async def facts_of(self, files: Sequence[MediaFile]) -> Mapping[MediaFile, KnownMedia]:
+        """What is known of files, as far as anything is or will be."""
+        return await self._store.media_of(files) if files else {}
 
     async def variant(self, output: Output, name: str) -> Variant:
         file = output.file
@@ -56,7 +56,8 @@ class OutputMedia:
         """A variant of a file. Raises NotFound: VARIANT_NOT_READY with the time after which to ask
         again, MEDIA_FAILED where the file cannot be read, VARIANT_NOT_FOUND where none is made.
         """
-        known = (await self._store.media_of([blob_key])).get(blob_key)
+        file = MediaFile(blob_key, content_type)
+        known = (await self._store.media_of([file])).get(file)
         found = None if known is None else known.variants.get(name)
         if found is None:
             raise self._why_none(known, filename, content_type, name[:LONGEST_NAME])

@@ -3,30 +3,32 @@
 import asyncio
 import base64
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from comfyrail.access.principal import Principal
 from comfyrail.clock import Clock, Instant, after
-from comfyrail.errors import MalformedRequest, OutputNotFound
+from comfyrail.errors import Gone, MalformedRequest, OutputNotFound
 from comfyrail.ids import JobId, OutputId
 from comfyrail.jobs.job import Output
 from comfyrail.jobs.life_cycle import GoneReason, end_of_tier
 from comfyrail.jobs.output_config import Tier
 from comfyrail.results.blob_store import BlobReads, OpenBlob
-from comfyrail.results.links import FileLink, LinkSigner, link_path
-from comfyrail.results.zip_stream import Member
+from comfyrail.results.links import LONGEST_LINK_SECONDS, FileLink, LinkSigner, link_path
+from comfyrail.results.zip_stream import Member, TextBlob
 from comfyrail.store.interface import Store
-from comfyrail.store.media import KnownMedia
+from comfyrail.store.media import KnownMedia, MediaFile, media_file
 from comfyrail.store.outputs import FoundOutput, OutputPage, OutputQuery, OutputStore
-from comfyrail.usecases.gone import check_there
+from comfyrail.usecases.gone import WHY_GONE, check_there
 from comfyrail.usecases.media import OutputMedia, Variant
 
-LONGEST_LINK_SECONDS = 7 * 86400.0
 SHORTEST_LINK_SECONDS = 1.0
 MOST_IN_ZIP = 2000
 INLINE_BYTES = 8 << 20
 """Of all outputs of a reply together."""
+LONGEST_CACHED = 3600.0
+"""Seconds for which a link's file is kept by those who have followed it."""
+MISSING = "MISSING.txt"
 
 
 class OutputBlobs(BlobReads, Protocol):
@@ -55,6 +57,10 @@ class OpenedFile:
     content_type: str
     sha256: str
     is_download: bool = False
+    cached_for: float | None = None
+    """Seconds; None: for ever."""
+    is_shared: bool = False
+    """Caches that many use may keep it."""
 
 
 class Outputs:
@@ -68,14 +74,19 @@ class Outputs:
         signer: LinkSigner,
         clock: Clock,
         retention: Tier,
+        *,
+        has_cdn: bool = False,
     ) -> None:
-        """`retention`: the last tier of outputs whose jobs do not say."""
+        """`retention`: the last tier of outputs whose jobs do not say; `has_cdn`: links lead to
+        caches that many use.
+        """
         self._store = store
         self._blobs = blobs
         self._media = media
         self._signer = signer
         self._clock = clock
         self._retention = retention
+        self._has_cdn = has_cdn
 
     async def search(
         self, principal: Principal, query: OutputQuery, after: OutputId | None, limit: int
@@ -92,16 +103,16 @@ class Outputs:
         job = await self._store.get_job(principal.tenant, output.job_id)
         return FoundOutput(output, job.workflow_id)
 
-    async def media_of(self, outputs: Sequence[Output]) -> Mapping[str, KnownMedia]:
-        """What is known of them, by the keys of their blobs."""
-        return await self._media.facts_of([each.file.blob_key for each in outputs])
+    async def media_of(self, outputs: Sequence[Output]) -> Mapping[MediaFile, KnownMedia]:
+        """What is known of their files."""
+        return await self._media.facts_of([media_file(each) for each in outputs])
 
     async def open(self, principal: Principal, output_id: OutputId) -> OpenedFile:
         """Raises OutputNotFound, or Gone for one that was there once."""
         return await self._opened(await self.get(principal, output_id))
 
     def expires_at(self, output: Output) -> Instant:
-        """When an output will be gone."""
+        """When an output will be gone, or would have been."""
         return end_of_tier(output.retention or self._retention, output.created_at)
 
     async def delete(self, principal: Principal, output_id: OutputId) -> None:
@@ -155,29 +166,49 @@ class Outputs:
         """What a link opens, for whoever has it. Raises Forbidden, OutputNotFound or Gone."""
         link = self._signer.read(token, self._clock.now())
         output = await self._store.get_output(link.tenant, link.job_id, link.output_id)
-        return await self._opened(output, link.variant, is_download=link.is_download)
+        opened = await self._opened(output, link.variant, is_download=link.is_download)
+        left = (link.expires_at - self._clock.now()) / 1000
+        return replace(
+            opened, cached_for=max(0.0, min(left, LONGEST_CACHED)), is_shared=self._has_cdn
+        )
 
     async def members(self, outputs: Sequence[Output]) -> AsyncIterator[Member]:
-        """Those that are there, for a ZIP file; each is opened when its turn comes."""
+        """Those that are there, for a ZIP file; each is opened when its turn comes. The last one
+        names those that are not. Raises Gone where none of them is.
+        """
+        missing: list[str] = []
         for output in outputs:
-            if output.gone_at is None:
-                try:
-                    blob = await self._blobs.open(output.file.blob_key)
-                except OutputNotFound:
-                    continue
+            blob = await self._open_unless_lost(output)
+            if blob is None:
+                missing.append(_why_missing(output))
+            else:
                 yield Member(output.file.filename, output.created_at, blob)
+        if outputs and len(missing) == len(outputs):
+            raise Gone("None of these outputs is there any more.", code="OUTPUT_GONE")
+        if missing:
+            yield Member(MISSING, self._clock.now(), TextBlob("".join(missing).encode()))
+
+    async def _open_unless_lost(self, output: Output) -> OpenBlob | None:
+        if output.gone_at is not None:
+            return None
+        try:
+            return await self._blobs.open(output.file.blob_key)
+        except OutputNotFound:
+            return None
 
     async def inline(self, outputs: Sequence[Output]) -> Mapping[OutputId, str]:
         """The bytes of outputs as base64, as many as there is room for in a reply; the first ones
-        first.
+        first. Those that are not there any more are left out.
         """
         room = INLINE_BYTES
         found: dict[OutputId, str] = {}
         for output in outputs:
-            if output.gone_at is not None or output.file.size > room:
+            if output.file.size > room:
+                continue
+            blob = await self._open_unless_lost(output)
+            if blob is None:
                 continue
             room -= output.file.size
-            blob = await self._blobs.open(output.file.blob_key)
             content = b"".join([chunk async for chunk in blob.chunks()])
             found[output.file.id] = (await asyncio.to_thread(base64.b64encode, content)).decode()
         return found
@@ -199,3 +230,8 @@ class Outputs:
 
     async def _variant(self, output: Output, name: str) -> Variant:
         return await self._media.variant(output, name)
+
+
+def _why_missing(output: Output) -> str:
+    reason = "its file is lost" if output.gone_reason is None else WHY_GONE[output.gone_reason]
+    return f"{output.file.filename} ({output.file.id}): {reason}\n"

@@ -1,8 +1,8 @@
 """Whom an account tells of its jobs, what was told, and what could not be [9.3, 9.4]."""
 
-import base64
-import binascii
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -11,13 +11,15 @@ import msgspec
 from comfyrail.access.permissions import Permission
 from comfyrail.access.principal import Principal
 from comfyrail.clock import Clock, after
-from comfyrail.errors import InvalidWebhook
-from comfyrail.ids import new_uuid
+from comfyrail.errors import InvalidWebhook, TooManyRequests
+from comfyrail.ids import TenantId, new_uuid
 from comfyrail.notifications.bodies import freeze, test_message
+from comfyrail.notifications.channels import channel_of
 from comfyrail.notifications.courier import Courier
 from comfyrail.notifications.dispatcher import Dispatcher
 from comfyrail.notifications.endpoints import EndpointRules, names_operator_events
-from comfyrail.notifications.signatures import PREFIX, ROTATION_SECONDS, new_secret
+from comfyrail.notifications.signatures import ROTATION_SECONDS, check_secret, new_secret
+from comfyrail.notifications.verdicts import Verdict
 from comfyrail.store.notifications import (
     TEST_EVENT,
     Delivery,
@@ -33,9 +35,11 @@ from comfyrail.store.notifications import (
 )
 
 MOST_ENDPOINTS = 50
-SHORTEST_SECRET = 8
-LONGEST_SECRET = 200
-SHORTEST_KEY_BYTES = 16
+TESTS_AT_ONCE = 4
+"""Of one tenant."""
+MOST_TESTS_AT_ONCE = 64
+LONGEST_TEST_SECONDS = 15.0
+TEST_RETRY_SECONDS = 5.0
 LONGEST_ROTATION_SECONDS = 7 * 86_400.0
 BY_HAND = "It was disabled by hand."
 
@@ -101,6 +105,7 @@ class Webhooks:
         self._dispatcher = dispatcher
         self._courier = courier
         self._clock = clock
+        self._testing: Counter[TenantId] = Counter()
 
     # Webhooks
 
@@ -124,6 +129,7 @@ class Webhooks:
             secret=secret,
             is_enabled=wanted.is_enabled,
             disabled_reason=None if wanted.is_enabled else BY_HAND,
+            made_by=principal.user_id,
         )
         await self._store.add_endpoint(endpoint, MOST_ENDPOINTS)
         return SecretShown(endpoint, secret)
@@ -141,24 +147,13 @@ class Webhooks:
     ) -> Endpoint:
         """What waits is sent as the webhook is then; what was tried before keeps its bytes. One
         that is disabled is told nothing; what waited for it is in the dead letters. Raises as
-        `create`.
+        `create`; what is an address of email stays one, and so on.
         """
-        before = await self.get(principal, webhook_id)
-        settings = change_settings(before.settings, changes.settings)
-        url = before.url if changes.url is None else changes.url
-        is_enabled = before.is_enabled if changes.is_enabled is None else changes.is_enabled
-        self._check(principal, url, settings)
-        reason = None if is_enabled else before.disabled_reason or BY_HAND
-        endpoint = replace(
-            before,
-            url=url,
-            settings=settings,
-            is_enabled=is_enabled,
-            disabled_reason=reason,
-            failing_since=before.failing_since if before.is_enabled else None,
-            changed_at=self._clock.now(),
-        )
-        await self._store.change_endpoint(endpoint)
+
+        def change(before: Endpoint) -> Endpoint:
+            return self._changed(principal, before, changes)
+
+        endpoint = await self._store.change_endpoint(principal.tenant, webhook_id, change)
         self._courier.forget(endpoint.address)
         return endpoint
 
@@ -174,7 +169,10 @@ class Webhooks:
         secret: str | None = None,
         overlap_seconds: float = ROTATION_SECONDS,
     ) -> SecretShown:
-        """Sign with another secret, and for so long with the one before too. Raises as `create`."""
+        """Sign with another secret, and for so long with the one before too. Raises as `create`,
+        and Conflict (SECRET_IN_ROTATION) while the one before that one signs, unless
+        `overlap_seconds` is 0.
+        """
         made = _rotated(secret, overlap_seconds)
         until = after(self._clock.now(), overlap_seconds)
         endpoint = await self._store.rotate_secret(principal.tenant, webhook_id, made, until)
@@ -183,13 +181,18 @@ class Webhooks:
 
     async def test(self, principal: Principal, webhook_id: str) -> TestResult:
         """Send a message of the type `webhook.test` now, once, also to one that is disabled; what
-        came of it is in the log too. Raises EndpointNotFound.
+        came of it is in the log too. Nobody waits longer than LONGEST_TEST_SECONDS. Raises
+        EndpointNotFound, and TooManyRequests where enough of the tenant's are under way, or where
+        she has sent as many emails or text messages as she may.
         """
-        endpoint = await self.get(principal, webhook_id)
+        endpoint = _hurried(await self.get(principal, webhook_id))
         message_id = f"msg_{new_uuid()}"
         at, began = self._clock.now(), self._clock.monotonic()
         body = freeze(test_message(message_id, endpoint, at), endpoint.url, endpoint.settings)
-        answer = await self._dispatcher.send_to(endpoint, message_id, TEST_EVENT, None, body)
+        with self._place_for_test(principal.tenant):
+            answer = await self._dispatcher.send_to(endpoint, message_id, TEST_EVENT, None, body)
+        if answer.verdict is Verdict.POSTPONED:
+            raise TooManyRequests(answer.error or "", retry_after=answer.retry_after)
         seconds = round(self._clock.monotonic() - began, 3)
         made = Try(at, seconds, answer.status, answer.error, answer.reply, 1)
         await self._store.add_test(endpoint, TestDelivery(message_id, body, made))
@@ -245,6 +248,43 @@ class Webhooks:
         """Forget all dead letters that are meant; how many."""
         return await self._store.delete_dead(principal.tenant, where)
 
+    def _changed(self, principal: Principal, before: Endpoint, changes: WebhookChanges) -> Endpoint:
+        settings = change_settings(before.settings, changes.settings)
+        url = before.url if changes.url is None else changes.url
+        is_enabled = before.is_enabled if changes.is_enabled is None else changes.is_enabled
+        self._check(principal, url, settings)
+        if channel_of(url) is not channel_of(before.url):
+            raise InvalidWebhook(
+                f"This one is reached by {channel_of(before.url)}, and what waits for it was made "
+                "for that. Add another webhook for the new address."
+            )
+        return replace(
+            before,
+            url=url,
+            settings=settings,
+            is_enabled=is_enabled,
+            disabled_reason=None if is_enabled else before.disabled_reason or BY_HAND,
+            changed_at=self._clock.now(),
+            made_by=principal.user_id,
+        )
+
+    @contextmanager
+    def _place_for_test(self, tenant: TenantId) -> Iterator[None]:
+        """Raise TooManyRequests where enough are under way."""
+        total = self._testing.total()
+        if self._testing[tenant] >= TESTS_AT_ONCE or total >= MOST_TESTS_AT_ONCE:
+            raise TooManyRequests(
+                f"{TESTS_AT_ONCE} tests are under way. Wait for one to end.",
+                retry_after=TEST_RETRY_SECONDS,
+            )
+        self._testing[tenant] += 1
+        try:
+            yield
+        finally:
+            self._testing[tenant] -= 1
+            if not self._testing[tenant]:
+                del self._testing[tenant]
+
     def _check(self, principal: Principal, url: str, settings: EndpointSettings) -> None:
         self._rules.check(url, settings)
         if settings.max_retries is not None or settings.retry_delay is not None:
@@ -268,22 +308,10 @@ def change_settings(before: EndpointSettings, changes: Mapping[str, Any]) -> End
         raise InvalidWebhook(f"The webhook cannot be like this: {error}.") from error
 
 
-def check_secret(secret: str) -> None:
-    """Raise InvalidWebhook for one that is easily guessed, or that receivers read otherwise."""
-    if not SHORTEST_SECRET <= len(secret) <= LONGEST_SECRET or not secret.isprintable():
-        raise InvalidWebhook(
-            f"secret has {SHORTEST_SECRET} to {LONGEST_SECRET} printable characters. Leave it out, "
-            "and the server makes one."
-        )
-    if secret.startswith(PREFIX):
-        try:
-            key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
-        except (binascii.Error, ValueError):
-            key = b""
-        if len(key) < SHORTEST_KEY_BYTES:
-            raise InvalidWebhook(
-                f"Behind {PREFIX} a secret has {SHORTEST_KEY_BYTES} bytes or more, in base64."
-            )
+def _hurried(endpoint: Endpoint) -> Endpoint:
+    """One who tests waits for the answer."""
+    timeout = min(endpoint.settings.timeout, LONGEST_TEST_SECONDS)
+    return replace(endpoint, settings=msgspec.structs.replace(endpoint.settings, timeout=timeout))
 
 
 def _rotated(secret: str | None, overlap_seconds: float) -> str:

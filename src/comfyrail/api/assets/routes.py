@@ -13,6 +13,7 @@ from comfyrail.api.files import file_response
 from comfyrail.api.messages import json_response
 from comfyrail.api.services import principal_of, services_of
 from comfyrail.ids import AssetId
+from comfyrail.store.media import MediaFile
 
 router = APIRouter(tags=["assets"])
 
@@ -43,8 +44,9 @@ async def list_assets(
 async def show_asset(request: Request, asset_id: str) -> Response:
     services = services_of(request)
     asset = await services.assets.get(principal_of(request), AssetId(asset_id))
-    known = await services.media.facts_of([asset.blob_key])
-    return json_response(asset_body(asset, known.get(asset.blob_key)))
+    file = MediaFile(asset.blob_key, asset.content_type)
+    known = await services.media.facts_of([file])
+    return json_response(asset_body(asset, known.get(file)))
 
 
 @router.delete(ASSET, status_code=204)

@@ -17,11 +17,11 @@ FILE = FILES + "/{token}/{filename}"
 
 
 class FoundOutputBody(msgspec.Struct, kw_only=True):
-    """An output and where it comes from. `expires_at`: when it will be gone."""
+    """An output and where it comes from. `expires_at`: when it will be gone; null: it is."""
 
     execution_id: str
     workflow_id: str | None
-    expires_at: datetime
+    expires_at: datetime | None
     output: OutputBody
 
 

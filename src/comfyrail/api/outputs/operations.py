@@ -12,10 +12,13 @@ OPERATIONS: Operations = {
         Permission.JOBS_READ, "Search outputs", contract.FoundOutputs
     ),
     ("get", contract.ZIP): Operation(
-        Permission.JOBS_READ, "Download what a search finds", "application/zip"
+        Permission.JOBS_READ, "Download what a search finds", "application/zip", errors=(410,)
     ),
     ("get", EXECUTION + "/outputs.zip"): Operation(
-        Permission.JOBS_READ, "Download all outputs of an execution", "application/zip"
+        Permission.JOBS_READ,
+        "Download all outputs of an execution",
+        "application/zip",
+        errors=(410,),
     ),
     ("get", contract.OUTPUT): Operation(
         Permission.JOBS_READ, "Show an output", contract.FoundOutputBody, errors=(404,)

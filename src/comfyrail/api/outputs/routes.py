@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from comfyrail.api.contract import instant_in, moment
 from comfyrail.api.cursors import LONGEST_CURSOR, read_cursor, write_cursor
 from comfyrail.api.executions import EXECUTION
-from comfyrail.api.files import file_response
+from comfyrail.api.files import FOREVER, ReadyStream, file_response
 from comfyrail.api.messages import json_response, read_optional_json
 from comfyrail.api.output_bodies import output_bodies
 from comfyrail.api.outputs.contract import (
@@ -36,7 +36,6 @@ from comfyrail.store.outputs import FoundOutput, OutputQuery
 from comfyrail.usecases.outputs import MOST_IN_ZIP, OpenedFile
 
 MOST_KINDS = 20
-FOR_ITS_TIME = "private, max-age=3600"
 
 Kinds = Annotated[
     list[str] | None,
@@ -55,9 +54,7 @@ router = APIRouter(tags=["outputs"])
 _link_request = msgspec.json.Decoder(LinkRequest)
 
 
-@router.get(OUTPUTS)
-async def search_outputs(
-    request: Request,
+async def output_query(
     kind: Kinds = None,
     node_id: Word = None,
     workflow_id: Word = None,
@@ -69,17 +66,11 @@ async def search_outputs(
     tier: TierName | None = None,
     temporary: bool = False,
     gone: bool = False,
-    limit: Annotated[int, Query(ge=1, le=500)] = 50,
-    cursor: Annotated[str | None, Query(max_length=LONGEST_CURSOR)] = None,
-) -> Response:
-    """Newest first. `text` looks in the prompts and other texts of the graphs that made them, and
-    in file names. Pass `next_cursor` back as `cursor` to go on.
-    """
-    services, after = services_of(request), read_cursor(cursor)
-    query = OutputQuery(
+) -> OutputQuery:
+    return OutputQuery(
         kinds=_kinds(kind),
         node_id=node_id,
-        workflow=workflow_id,
+        workflow=workflow_id or None,
         text=_searchable(text),
         created_from=instant_in(created_from, "created_from"),
         created_before=instant_in(created_before, "created_before"),
@@ -89,6 +80,22 @@ async def search_outputs(
         with_temporary=temporary,
         with_gone=gone,
     )
+
+
+Wanted = Annotated[OutputQuery, Depends(output_query)]
+
+
+@router.get(OUTPUTS)
+async def search_outputs(
+    request: Request,
+    query: Wanted,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    cursor: Annotated[str | None, Query(max_length=LONGEST_CURSOR)] = None,
+) -> Response:
+    """Newest first. `text` looks in the prompts and other texts of the graphs that made them, and
+    in file names. Pass `next_cursor` back as `cursor` to go on.
+    """
+    services, after = services_of(request), read_cursor(cursor)
     page = await services.outputs.search(
         principal_of(request), query, OutputId(after) if after else None, limit
     )
@@ -101,25 +108,11 @@ async def search_outputs(
 
 
 @router.get(ZIP)
-async def download_found(
-    request: Request,
-    kind: Kinds = None,
-    workflow_id: Word = None,
-    text: Text = None,
-    created_from: Time = None,
-    created_before: Time = None,
-    batch_id: Word = None,
-) -> Response:
-    """The newest that a search finds, at most 2,000, as one ZIP file."""
+async def download_found(request: Request, query: Wanted) -> Response:
+    """The newest that a search finds, at most 2,000, as one ZIP file. What is not there any more is
+    named in MISSING.txt.
+    """
     services, principal = services_of(request), principal_of(request)
-    query = OutputQuery(
-        kinds=_kinds(kind),
-        workflow=workflow_id,
-        text=_searchable(text),
-        created_from=instant_in(created_from, "created_from"),
-        created_before=instant_in(created_before, "created_before"),
-        batch_id=BatchId(batch_id) if batch_id else None,
-    )
     page = await services.outputs.search(principal, query, None, MOST_IN_ZIP)
     return _zip_response(services, [each.output for each in page.outputs], "outputs")
 
@@ -182,10 +175,10 @@ async def make_link(request: Request, output_id: str) -> Response:
 async def follow_link(request: Request, token: str, filename: str) -> Response:
     """What a link opens, without any other credentials."""
     del filename
-    return _file_of(request, await services_of(request).outputs.follow(token), FOR_ITS_TIME)
+    return _file_of(request, await services_of(request).outputs.follow(token))
 
 
-def _file_of(request: Request, opened: OpenedFile, caching: str | None = None) -> Response:
+def _file_of(request: Request, opened: OpenedFile) -> Response:
     return file_response(
         request,
         opened.blob,
@@ -193,15 +186,22 @@ def _file_of(request: Request, opened: OpenedFile, caching: str | None = None) -
         content_type=opened.content_type,
         sha256=opened.sha256,
         is_download=opened.is_download,
-        **({} if caching is None else {"caching": caching}),
+        caching=_caching(opened),
     )
 
 
+def _caching(opened: OpenedFile) -> str:
+    if opened.cached_for is None:
+        return FOREVER
+    who = "public" if opened.is_shared else "private"
+    return f"{who}, max-age={int(opened.cached_for)}"
+
+
 def _zip_response(services: Services, outputs: list[Output], name: str) -> Response:
-    return StreamingResponse(
+    return ReadyStream(
         zip_stream(services.outputs.members(outputs)),
-        media_type="application/zip",
-        headers={
+        "application/zip",
+        {
             "Content-Disposition": f'attachment; filename="{name}.zip"',
             "Cache-Control": "no-store",
         },
@@ -214,7 +214,9 @@ async def _found_bodies(services: Services, found: Sequence[FoundOutput]) -> lis
         FoundOutputBody(
             execution_id=each.output.job_id,
             workflow_id=each.workflow_id,
-            expires_at=moment(services.outputs.expires_at(each.output)),
+            expires_at=None
+            if each.output.gone_at is not None
+            else moment(services.outputs.expires_at(each.output)),
             output=body,
         )
         for each, body in zip(found, bodies, strict=True)

@@ -12,6 +12,7 @@ from comfyrail.api.submissions import refuse_what_is_not_done_yet
 from comfyrail.errors import MalformedRequest
 from comfyrail.fleet.view import WorkerView
 from comfyrail.jobs.job import Job
+from comfyrail.jobs.output_config import OutputConfig
 from comfyrail.jobs.priority import DEFAULT_PRIORITY
 from comfyrail.jobs.states import JobState
 from comfyrail.usecases.submit import DEFAULT_TIMEOUT_SECONDS
@@ -42,11 +43,12 @@ class PodPolicy(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class PodRequest(msgspec.Struct, kw_only=True):
-    """What a RunPod endpoint takes; `s3Config` is refused."""
+    """What a RunPod endpoint takes, and `output_config` beside it; `s3Config` is refused."""
 
     input: PodInput
     policy: PodPolicy = msgspec.field(default_factory=PodPolicy)
     webhook: CallbackUrl | None = None
+    output_config: OutputConfig | None = None
     s3Config: Any = None  # noqa: N815 - RunPod's name for it
 
 

@@ -38,6 +38,7 @@ from comfyrail.errors import Conflict
 from comfyrail.ids import JobId
 from comfyrail.jobs.events import Event, EventType
 from comfyrail.jobs.job import Origin
+from comfyrail.jobs.output_config import AS_IT_IS
 from comfyrail.jobs.states import JobState
 from comfyrail.usecases.checks import WorkflowRequest
 from comfyrail.usecases.given_files import check_count, renamed
@@ -166,7 +167,8 @@ async def _submit(request: Request) -> Accepted:
             idempotency=idempotency_key(request, content),
             origin=Origin(SURFACE, request.path_params.get("endpoint_id")),
             secrets=secrets_of(body.input),
-            webhook=webhook_of(body.webhook),
+            webhook=webhook_of(body.webhook, field="webhook"),
+            output_config=body.output_config or AS_IT_IS,
         ),
     )
 

@@ -28,7 +28,7 @@ from comfyrail.jobs.job import AttemptRecord, Job, Output
 from comfyrail.jobs.outcome import RETRYING
 from comfyrail.jobs.output_config import OutputConfig
 from comfyrail.jobs.webhooks import JobWebhook
-from comfyrail.store.media import KnownMedia, MediaFacts
+from comfyrail.store.media import KnownMedia, MediaFacts, media_file
 from comfyrail.usecases.jobs import JobStatus
 from comfyrail.usecases.resubmit import retry_of
 from comfyrail.usecases.submit import Accepted
@@ -295,9 +295,7 @@ def execution_body(job: Job, status: JobStatus | None = None) -> V2Execution:
 
 
 def shown_outputs(status: JobStatus) -> list[V2Output]:
-    return [
-        output_body(output, status.media.get(output.file.blob_key)) for output in status.outputs
-    ]
+    return [output_body(output, status.media.get(media_file(output))) for output in status.outputs]
 
 
 def output_body(output: Output, media: KnownMedia | None = None) -> V2Output:

@@ -63,6 +63,7 @@ from comfyrail.api.v2.contract import (
 from comfyrail.ids import JobId, OutputId
 from comfyrail.jobs.job import Origin
 from comfyrail.jobs.output_config import AS_IT_IS
+from comfyrail.store.media import media_file
 from comfyrail.usecases.checks import WorkflowRequest
 from comfyrail.usecases.resubmit import Changes
 from comfyrail.usecases.submit import Accepted, Submission
@@ -209,7 +210,7 @@ async def list_outputs(request: Request, execution_id: str) -> Response:
     services = services_of(request)
     outputs = await services.jobs.outputs(principal_of(request), JobId(execution_id))
     media = await services.outputs.media_of(outputs)
-    bodies = [output_body(each, media.get(each.file.blob_key)) for each in outputs]
+    bodies = [output_body(each, media.get(media_file(each))) for each in outputs]
     return json_response(V2Outputs(outputs=bodies))
 
 

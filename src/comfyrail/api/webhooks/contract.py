@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from comfyrail.api.contract import moment, time_of
+from comfyrail.jobs.webhooks import LONGEST_URL
+from comfyrail.network.urls import without_secrets
 from comfyrail.notifications.channels import channel_of
 from comfyrail.store.notifications import (
     Delivery,
@@ -33,9 +35,9 @@ LONGEST_SHOWN = 1 << 16
 
 Text = Annotated[str, msgspec.Meta(max_length=200)]
 Names = Annotated[list[Text], msgspec.Meta(max_length=50)]
-Url = Annotated[str, msgspec.Meta(min_length=1, max_length=2048)]
+Url = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_URL)]
 Template = Annotated[str, msgspec.Meta(max_length=65536)]
-Seconds = Annotated[float, msgspec.Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 300})]
+Seconds = Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 1, "maximum": 300})]
 Headers = Annotated[dict[str, str], msgspec.Meta(max_length=20)]
 Secret = Annotated[str, msgspec.Meta(min_length=8, max_length=200)]
 Overlap = Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": 604800})]
@@ -139,6 +141,7 @@ class WebhookBody(msgspec.Struct, kw_only=True):
     failing_since: datetime | None
     last_success_at: datetime | None
     previous_secret_until: datetime | None
+    dropped: int
 
 
 class WebhookWithSecret(msgspec.Struct, kw_only=True):
@@ -250,6 +253,7 @@ def webhook_body(endpoint: Endpoint) -> WebhookBody:
         failing_since=time_of(endpoint.failing_since),
         last_success_at=time_of(endpoint.last_success_at),
         previous_secret_until=time_of(endpoint.previous_until),
+        dropped=endpoint.dropped,
     )
 
 
@@ -269,7 +273,7 @@ def delivery_body(delivery: Delivery) -> DeliveryBody:
         kind=delivery.kind,
         state=delivery.state,
         webhook_id=delivery.endpoint_id,
-        url=delivery.url,
+        url=None if delivery.url is None else without_secrets(delivery.url),
         execution_id=delivery.job_id,
         number=delivery.number,
         type=delivery.type,

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from comfyrail.api.messages import json_response, read_json, read_optional_json
 from comfyrail.api.services import principal_of, services_of
+from comfyrail.api.waiting import unless_client_leaves
 from comfyrail.api.webhooks.contract import (
     ROTATE,
     ROTATE_SIGNING_SECRET,
@@ -24,6 +25,7 @@ from comfyrail.api.webhooks.contract import (
     webhook_body,
     with_secret,
 )
+from comfyrail.errors import NotReady
 from comfyrail.usecases.webhooks import NewWebhook, WebhookChanges
 
 SECRET = {"Cache-Control": "no-store"}
@@ -109,7 +111,11 @@ async def rotate_secret(request: Request, webhook_id: str) -> Response:
 @router.post(TEST)
 async def test_webhook(request: Request, webhook_id: str) -> Response:
     """Send a message of the type `webhook.test` now, and say what came of it."""
-    result = await services_of(request).webhooks.test(principal_of(request), webhook_id)
+    await request.body()
+    testing = services_of(request).webhooks.test(principal_of(request), webhook_id)
+    result = await unless_client_leaves(request, testing)
+    if result is None:
+        raise NotReady("The server stops. The test was broken off.")
     return json_response(
         TestBody(
             delivery_id=result.delivery_id,

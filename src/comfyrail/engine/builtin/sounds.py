@@ -14,10 +14,16 @@ from comfyrail.engine.file_hash import content_hash
 from comfyrail.engine.folders import Folders
 from comfyrail.engine.output_names import fill_in_tokens
 from comfyrail.engine.sound_files import decode_sound, encode_sound, type_of_file
-from comfyrail.engine.sound_values import Sound, rate_of, silence, sounds_of
+from comfyrail.engine.sound_values import (
+    HIGHEST_RATE,
+    LONGEST_SECONDS,
+    Sound,
+    rate_of,
+    silence,
+    sounds_of,
+)
 
 _CATEGORY = "audio"
-_LARGEST = 0xFFFFFFFFFFFFFFFF
 _PREFIX = ("STRING", {"default": "audio/ComfyUI"})
 _HIDDEN: Mapping[str, Literal["PROMPT", "EXTRA_PNGINFO"]] = {
     "prompt": "PROMPT",
@@ -39,14 +45,19 @@ _MP3_OPTIONS = {"V0": {"flags": "+qscale", "global_quality": "0"}, "128k": {}, "
             {
                 "default": 60.0,
                 "min": 0.0,
-                "max": _LARGEST,
+                "max": LONGEST_SECONDS,
                 "step": 0.01,
                 "tooltip": "Duration of the empty audio clip in seconds",
             },
         ),
         "sample_rate": (
             "INT",
-            {"default": 44100, "tooltip": "Sample rate of the empty audio clip."},
+            {
+                "default": 44100,
+                "min": 1,
+                "max": HIGHEST_RATE,
+                "tooltip": "Sample rate of the empty audio clip.",
+            },
         ),
         "channels": (
             "INT",
@@ -110,7 +121,7 @@ def load_audio(audio: str, context: NodeContext) -> dict[str, Any]:
     with opened_container(path, type_of_file(path)) as container:
         if not container.streams.audio:
             raise ValueError("There is no sound in the file.")
-        samples, rate = decode_sound(container)
+        samples, rate = decode_sound(container, context.check_interrupt)
     return {"waveform": samples[None], "sample_rate": rate}
 
 
@@ -234,7 +245,13 @@ def _save(
     for index, samples in enumerate(sounds_of(sound)):
         context.check_interrupt()
         content = encode_sound(
-            samples, rate_of(sound), codec, texts, bit_rate=bit_rate, options=options
+            samples,
+            rate_of(sound),
+            codec,
+            texts,
+            context.check_interrupt,
+            bit_rate=bit_rate,
+            options=options,
         )
         name = filled.replace("%batch_num%", str(index))
         file = context.output_names.save(root, name, content, suffix)

@@ -3,23 +3,29 @@
 import asyncio
 import smtplib
 import ssl
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.headerregistry import Address
 from email.message import EmailMessage
-from email.utils import parseaddr
+from email.utils import localtime, parseaddr
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
+import structlog
 
 from comfyrail.errors import ConfigurationError
 from comfyrail.notifications.bodies import EmailText
 from comfyrail.notifications.channels import recipients_of
 from comfyrail.notifications.messages import one_line
+from comfyrail.notifications.templates import encode_json
 from comfyrail.notifications.verdicts import Answer, Verdict
 from comfyrail.store.notifications import Endpoint, FrozenBody
 
+log = structlog.get_logger(__name__)
+
 AT_ONCE = 4
+NOT_TAKEN = "The mail server takes no mail from this server at present."
 PORTS = {"smtp": 25, "smtps": 465}
 SUBMISSION_PORT = 587
 FINAL_CODE = 500
@@ -86,30 +92,40 @@ class EmailSender:
     async def send(self, endpoint: Endpoint, message_id: str, body: FrozenBody) -> Answer:
         timeout = endpoint.settings.timeout
         loop = asyncio.get_running_loop()
-        email = compose(_read_text(body.content), self._server.sender, endpoint.url, message_id)
+        text = _read_text(body.content)
+        to = recipients_left(text, endpoint.url)
+        email = compose(text, self._server.sender, endpoint.url, message_id)
         try:
             async with asyncio.timeout(timeout):
-                return await loop.run_in_executor(self._threads, self._hand_over, email, timeout)
+                answer = await loop.run_in_executor(
+                    self._threads, self._hand_over, email, to, timeout
+                )
         except TimeoutError:
             return Answer(
                 Verdict.RETRY, error=f"The mail server did not answer within {timeout:g} s."
             )
+        if not answer.left:
+            return answer.answer
+        rest = msgspec.structs.replace(text, left=list(answer.left))
+        return replace(answer.answer, rest=FrozenBody(body.content_type, encode_json(rest)))
 
-    def _hand_over(self, email: EmailMessage, timeout: float) -> Answer:
+    def _hand_over(self, email: EmailMessage, to: Sequence[str], timeout: float) -> "_Handed":
         try:
             with self._connect(timeout) as connection:
-                refused = connection.send_message(email)
+                refused = connection.send_message(email, to_addrs=to)
         except smtplib.SMTPRecipientsRefused as error:
-            return _refusal(max(code for code, _ in error.recipients.values()))
+            return _partly(error.recipients, is_sent_to_some=False)
+        except smtplib.SMTPDataError as error:
+            return _Handed(_refusal(int(error.smtp_code)))
         except smtplib.SMTPResponseException as error:
-            return _refusal(int(error.smtp_code))
+            # Who may send, and as whom, is a matter between this server and that one.
+            log.warning("mail_server_refuses_this_server", code=int(error.smtp_code))
+            return _Handed(Answer(Verdict.RETRY, error=NOT_TAKEN))
         except (smtplib.SMTPException, OSError, ValueError):
-            return Answer(Verdict.RETRY, error="The mail server cannot be reached.")
+            return _Handed(Answer(Verdict.RETRY, error="The mail server cannot be reached."))
         if refused:
-            return Answer(
-                Verdict.DELIVERED, 250, reply=f"refused for {', '.join(refused)}".encode()[:1024]
-            )
-        return Answer(Verdict.DELIVERED, 250)
+            return _partly(refused, is_sent_to_some=True)
+        return _Handed(Answer(Verdict.DELIVERED, 250))
 
     def _connect(self, timeout: float) -> smtplib.SMTP:
         server = self._server
@@ -130,6 +146,34 @@ class EmailSender:
         return connection
 
 
+@dataclass(frozen=True, slots=True)
+class _Handed:
+    """What became of an email. `left`: recipients who may take it later, where others have it."""
+
+    answer: Answer
+    left: Sequence[str] = ()
+
+
+def recipients_left(text: EmailText, url: str) -> Sequence[str]:
+    """Those of the endpoint, without those who have it."""
+    recipients = recipients_of(url)
+    left = [each for each in recipients if each in text.left]
+    return left or recipients
+
+
+def _partly(refused: Mapping[str, tuple[int, bytes]], *, is_sent_to_some: bool) -> _Handed:
+    """Where the mail server has refused some recipients, or all."""
+    later = [address for address, (code, _) in refused.items() if code < FINAL_CODE]
+    if later:
+        code = refused[later[0]][0]
+        said = f"The mail server answers {code} for {', '.join(later)}."
+        return _Handed(Answer(Verdict.RETRY, code, error=said), later)
+    if is_sent_to_some:
+        said = f"refused for {', '.join(refused)}"
+        return _Handed(Answer(Verdict.DELIVERED, 250, reply=said.encode()[:1024]))
+    return _Handed(_refusal(max(code for code, _ in refused.values())))
+
+
 def compose(text: EmailText, sender: str, url: str, message_id: str) -> EmailMessage:
     """Its Message-ID is the delivery's id: one that comes twice can be told."""
     email = EmailMessage()
@@ -137,6 +181,7 @@ def compose(text: EmailText, sender: str, url: str, message_id: str) -> EmailMes
     email["From"] = sender
     email["To"] = [_address(each) for each in recipients_of(url)]
     domain = parseaddr(sender)[1].rpartition("@")[2] or "localhost"
+    email["Date"] = localtime()
     email["Message-ID"] = f"<{message_id}@{domain}>"
     email["Auto-Submitted"] = "auto-generated"
     email.set_content(text.text)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 import msgspec
+import structlog
 
 from comfyrail.clock import Clock
 from comfyrail.notifications.bodies import JSON, TEXT, SmsText
@@ -14,6 +15,8 @@ from comfyrail.notifications.senders.web import REPLY_BYTES
 from comfyrail.notifications.templates import is_json, render_form, render_json, render_text
 from comfyrail.notifications.verdicts import Answer, Verdict, judge
 from comfyrail.store.notifications import Endpoint, FrozenBody
+
+log = structlog.get_logger(__name__)
 
 DEFAULT_BODY = '{"to": "{{ to }}", "text": "{{ text }}"}'
 FORM = "application/x-www-form-urlencoded"
@@ -74,6 +77,20 @@ class SmsSender:
                 answer = judge(response.status, said, reply, self._clock.now())
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
             return Answer(Verdict.RETRY, error="The SMS gateway cannot be reached.")
-        if answer.verdict is Verdict.GONE:  # the gateway says nothing of the endpoint
-            return Answer(Verdict.REFUSED, answer.status, answer.error, answer.reply)
-        return answer
+        return _of_the_gateway(answer)
+
+
+def _of_the_gateway(answer: Answer) -> Answer:
+    """What it says is for whoever runs the server: it may name an account, and is nothing that the
+    tenant could mend.
+    """
+    status = answer.status
+    match answer.verdict:
+        case Verdict.DELIVERED:
+            return Answer(Verdict.DELIVERED, status)
+        case Verdict.REFUSED:
+            return Answer(Verdict.REFUSED, status, "The SMS gateway refuses the message.")
+        case _:
+            log.warning("sms_gateway_refuses_this_server", status=status)
+            said = "The SMS gateway takes no messages from this server at present."
+            return Answer(Verdict.RETRY, status, said, retry_after=answer.retry_after)

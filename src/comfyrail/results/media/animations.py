@@ -1,10 +1,12 @@
 """How many frames an animation has and how long it is, by its own tables: nothing is unpacked."""
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
 MOST_CHUNKS = 1_000_000
+MOST_BLOCKS = 4_000_000
 _GIF_TRAILER, _GIF_IMAGE, _GIF_EXTENSION, _GIF_CONTROL = 0x3B, 0x2C, 0x21, 0xF9
 
 
@@ -75,18 +77,19 @@ def _gif(file: BinaryIO) -> list[float]:
     file.seek(_colours(head[10]), 1)
     shown: list[float] = []
     delay = 0.0
+    blocks = iter(range(MOST_BLOCKS))
     for _ in range(MOST_CHUNKS):
         mark = file.read(1)
         if not mark or mark[0] == _GIF_TRAILER:
             break
         if mark[0] == _GIF_EXTENSION:
             label = file.read(1)[0]
-            block = _skip_blocks(file)
+            block = _skip_blocks(file, blocks)
             if label == _GIF_CONTROL:
                 delay = int.from_bytes(block[1:3], "little") / 100
         elif mark[0] == _GIF_IMAGE:
             file.seek(_colours(file.read(9)[8]) + 1, 1)
-            _skip_blocks(file)
+            _skip_blocks(file, blocks)
             shown.append(delay)
             delay = 0.0
     return shown
@@ -97,10 +100,14 @@ def _colours(flags: int) -> int:
     return 3 << (flags & 7) + 1 if flags & 0x80 else 0
 
 
-def _skip_blocks(file: BinaryIO) -> bytes:
-    """Go behind the blocks that follow; the first of them."""
+def _skip_blocks(file: BinaryIO, allowed: Iterator[int]) -> bytes:
+    """Go behind the blocks that follow; the first of them. Raises ValueError where there are more
+    in the file than are allowed.
+    """
     first = b""
     while length := file.read(1)[0]:
+        if next(allowed, None) is None:
+            raise ValueError("too many blocks")
         block = file.read(length)
         if len(block) < length:
             raise ValueError("cut off")

@@ -23,6 +23,8 @@ SUFFIXES: dict[ImageFormat, str] = {
 QUALITIES: dict[ImageFormat, int] = {"jpeg": 90, "webp": 90, "avif": 80}
 """Where none is asked for."""
 MOST_FRAMES = 3000
+LONGEST_SIDES: dict[ImageFormat, int] = {"jpeg": 65500, "webp": 16383, "avif": 65535}
+COPIED_BYTES = 1 << 30
 LONGEST_PROFILE = 1 << 20
 _DEEP_MODES = frozenset({"I;16", "I"})
 _OF_TYPE: dict[str, ImageFormat] = {f"image/{name}": name for name in FORMATS}
@@ -39,6 +41,7 @@ def convert(task: Convert) -> MadeFile | None:
         raise Unusable(f"This server's Pillow cannot write {wanted}. Install a newer one.")
     path, target = Path(task.path), Path(task.folder) / f"converted{SUFFIXES[wanted]}"
     with opened(path, task.content_type) as picture, path.open("rb") as file:
+        _check_sides(picture, wanted)
         timing = timing_of(task.content_type, file) or frames_of(picture)
         texts = texts_of_picture(picture, file)
         options = {
@@ -56,6 +59,15 @@ def convert(task: Convert) -> MadeFile | None:
         width=made[0],
         height=made[1],
     )
+
+
+def _check_sides(picture: Image.Image, wanted: ImageFormat) -> None:
+    most = LONGEST_SIDES.get(wanted)
+    if most is not None and max(picture.size) > most:
+        width, height = picture.size
+        raise Unusable(
+            f"It is {width} by {height} pixels large; a {wanted} has at most {most} on a side."
+        )
 
 
 def _writable() -> frozenset[str]:
@@ -102,17 +114,36 @@ def _save_animation(
         raise Unusable("It is an animation, and a JPEG is one picture.")
     if timing.frames > MOST_FRAMES:
         raise Unusable(f"It has {timing.frames} frames; up to {MOST_FRAMES} are converted.")
+    loop = int(picture.info.get("loop", 0) or 0)
     frames = getattr(picture, "n_frames", 1)
-    # A still picture before an animated PNG is no frame of it.
-    shown = [*[0] * (frames - timing.frames), *timing.milliseconds][:frames]
-    if not isinstance(picture.info.get("background"), tuple):
+    shown = timing.milliseconds[:frames]
+    if picture.info.get("default_image") and frames > 1:
+        picture, *others = _frames_without_the_first(picture, frames)
+        options = {**options, "append_images": others}
+    elif not isinstance(picture.info.get("background"), tuple):
         picture.info.pop("background", None)  # a GIF's is a number in a palette
     picture.save(
         target,
         FORMATS[wanted],
         save_all=True,
         duration=shown,
-        loop=int(picture.info.get("loop", 0) or 0),
+        loop=loop,
         **options,
     )
     return picture.size
+
+
+def _frames_without_the_first(picture: Image.Image, frames: int) -> list[Image.Image]:
+    """The still picture that an animated PNG shows to those who know no animations is no frame of
+    it.
+    """
+    width, height = picture.size
+    if width * height * 4 * frames > COPIED_BYTES:
+        raise MemoryError
+    copies = []
+    for number in range(1, frames):
+        picture.seek(number)
+        copy = picture.copy()
+        copy.info.clear()
+        copies.append(copy)
+    return copies

@@ -17,12 +17,12 @@ from comfyrail.results.media.unusable import Unusable
 from comfyrail.results.media.waveforms import make_waveform
 
 MOST_FRAMES_FOR_A_POSTER = 240
-POSTER_SECONDS = 15.0
+POSTER_SECONDS = 10.0
 """Of this process' time: what is the best by then is it."""
 BLACK = 20.0
 """A picture whose mean brightness is below shows nothing (0 to 255)."""
 COUNTED_BYTES = 1 << 30
-COUNTING_SECONDS = 10.0
+COUNTING_SECONDS = 5.0
 
 
 def look_into(findings: Findings) -> None:

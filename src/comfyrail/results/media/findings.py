@@ -1,6 +1,7 @@
 """What is found out about one file, piece by piece: what is known stays when the rest fails."""
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ EMBEDDED = "embedded"
 """The variant that has the graphs of a file, by `prompt` and `workflow`."""
 LONGEST_TEXT = 300
 MOST_SECONDS = 1e9
+MOST_COUNTS = 20
+HIGHEST_COUNT = (1 << 53) - 1
+"""What every reader of JSON can take."""
 
 
 class Findings:
@@ -48,16 +52,29 @@ class Findings:
             return
         self.note(has_prompt="prompt" in graphs, has_workflow="workflow" in graphs)
         values = {
-            name: json.loads(text, parse_constant=lambda _: None) for name, text in graphs.items()
+            name: json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
+            for name, text in graphs.items()
         }
         file = self.folder / f"{EMBEDDED}.json"
-        content = json.dumps(values, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        content = json.dumps(
+            values, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False
+        )
         file.write_text(content, encoding="utf-8", errors="replace")
         self.made(EMBEDDED, file, "application/json")
 
     def looked(self, error: str | None = None) -> Looked:
-        self.note(error=error)
+        self.note(error=error, counts=_bounded(self._facts.get("counts", {})))
         return Looked(facts=MediaFacts(**self._facts), variants=self.variants)
+
+
+def _finite(text: str) -> float | None:
+    """`1e999` is a number to JSON, but to no reader of it."""
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def _bounded(counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: min(count, HIGHEST_COUNT) for name, count in list(counts.items())[:MOST_COUNTS]}
 
 
 def short(text: object) -> str | None:

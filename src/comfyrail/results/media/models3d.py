@@ -114,5 +114,7 @@ def _counts_of_ply(findings: Findings) -> dict[str, int]:
     for line in head.partition(b"end_header")[0].decode("latin-1").splitlines():
         parts = line.split()
         if len(parts) == 3 and parts[0] == "element" and parts[2].isdigit():
-            counts[words.get(parts[1], parts[1][:40])] = min(int(parts[2][:18]), 1 << 50)
+            counts[words.get(parts[1]) or (short(parts[1]) or "")[:40]] = min(
+                int(parts[2][:18]), 1 << 50
+            )
     return counts

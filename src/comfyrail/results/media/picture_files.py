@@ -1,11 +1,11 @@
 """Opening pictures that may be made to do harm: as what they are, and none that is too large."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile, ImageOps, PngImagePlugin
 
 from comfyrail.results.image_sizes import size_of_image
 from comfyrail.results.media.unusable import Unusable
@@ -25,6 +25,25 @@ FORMATS = {
 _WHITE = (255, 255, 255)
 
 Image.MAX_IMAGE_PIXELS = MOST_PIXELS
+
+
+def _bear_long_texts(name: str) -> None:
+    """Pillow gives up a PNG whose texts are long. They are not read by it here: it leaves them."""
+    read: Callable[[Any, int, int], bytes] = getattr(PngImagePlugin.PngStream, name)
+
+    def read_or_leave(stream: Any, position: int, length: int) -> bytes:
+        start = stream.fp.tell()
+        try:
+            return read(stream, position, length)
+        except ValueError:
+            stream.fp.seek(start)
+            return bytes(ImageFile._safe_read(stream.fp, length))  # noqa: SLF001 - as Pillow does
+
+    setattr(PngImagePlugin.PngStream, name, read_or_leave)
+
+
+for _name in ("chunk_tEXt", "chunk_zTXt", "chunk_iTXt"):
+    _bear_long_texts(_name)
 
 
 @contextmanager

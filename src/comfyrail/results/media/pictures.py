@@ -2,6 +2,7 @@
 
 from PIL import Image
 
+from comfyrail.results.image_sizes import size_of_image
 from comfyrail.results.media.animations import Timing, timing_of
 from comfyrail.results.media.findings import Findings, seconds
 from comfyrail.results.media.picture_files import opened, plain, upright
@@ -17,6 +18,9 @@ _ORIENTATION = 0x0112
 
 def look_into(findings: Findings) -> None:
     path = findings.path
+    with path.open("rb") as file:
+        width, height = size_of_image(findings.content_type, file) or (None, None)
+    findings.note(width=width, height=height)
     with opened(path, findings.content_type) as picture, path.open("rb") as file:
         width, height = picture.size
         findings.note(

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from comfyrail.results.media.messages import READY, Answer, NoRoom, Refused, encode, read_task
+from comfyrail.results.media.messages import READY, NoRoom, Refused, encode, read_task
 from comfyrail.results.media.tasks import carry_out
 from comfyrail.results.media.unusable import is_of_the_disk, reason_of
 
@@ -38,7 +38,7 @@ def main() -> None:
     answers.write(READY)
     answers.flush()
     for line in _lines():
-        answers.write(encode(_answer(line)) + b"\n")
+        answers.write(_answer(line) + b"\n")
         answers.flush()
 
 
@@ -77,15 +77,15 @@ def _lines() -> Iterator[bytes]:
         yield waiting.get()
 
 
-def _answer(line: bytes) -> Answer:
+def _answer(line: bytes) -> bytes:
     task = read_task(line)
     _limit_time(task.seconds)
     try:
-        return carry_out(task)
+        return encode(carry_out(task))
     except Exception as error:  # noqa: BLE001 - a file can make a library raise anything
         if is_of_the_disk(error):
-            return NoRoom(number=error.errno or 0)
-        return Refused(reason=reason_of(error))
+            return encode(NoRoom(number=error.errno or 0))
+        return encode(Refused(reason=reason_of(error)))
 
 
 def _limit_time(seconds: float) -> None:

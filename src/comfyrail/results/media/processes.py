@@ -78,6 +78,7 @@ class MediaProcesses:
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         """`folder`: for what is being made; what is left in it by others is removed."""
+        self.most = most
         self._folder = folder
         self._niceness = niceness
         self._task_seconds = task_seconds
@@ -180,10 +181,10 @@ class MediaProcesses:
             if line.endswith(b"\n"):
                 return read_answer(line)
         except TimeoutError as error:
-            raise MediaProcessEnded(f"It took longer than {limit:g} s to look at.") from error
+            raise MediaProcessEnded(f"It took longer than {limit:g} s.") from error
         except (OSError, ValueError, msgspec.MsgspecError) as error:
-            raise MediaProcessEnded("It made the process fail that looked at it.") from error
-        raise MediaProcessEnded("It made the process end that looked at it.")
+            raise MediaProcessEnded("The process that had it failed.") from error
+        raise MediaProcessEnded("The process that had it ended.")
 
     async def _take(self) -> _Child:
         while self._idle:
@@ -240,9 +241,7 @@ class MediaProcesses:
 
 
 def _odd(answer: Answer) -> MediaProcessEnded:
-    return MediaProcessEnded(
-        f"The process that looked at it answered with {type(answer).__name__}."
-    )
+    return MediaProcessEnded(f"The process that had it answered with {type(answer).__name__}.")
 
 
 def _writer(process: Process) -> asyncio.StreamWriter:

@@ -23,7 +23,9 @@ def look_into(findings: Findings) -> None:
         texts = {str(name): text for name, text in metadata.items() if isinstance(text, str)}
         findings.keep_graphs(graphs(texts))
     tensors = [
-        TensorFacts(name=short(name) or "", dtype=str(each.get("dtype"))[:20], shape=_shape(each))
+        TensorFacts(
+            name=short(name) or "", dtype=(short(each.get("dtype")) or "")[:20], shape=_shape(each)
+        )
         for name, each in list(header.items())[:MOST_TENSORS]
         if isinstance(each, dict)
     ]

@@ -21,7 +21,7 @@ from comfyrail.results.media.unusable import Unusable
 PEAKS = 1000
 WIDTH, HEIGHT = 1024, 256
 MOST_SECONDS = 24 * 3600.0
-DECODING_SECONDS = 30.0
+DECODING_SECONDS = 10.0
 """Of this process' time: what was not heard by then is not in the picture."""
 COLOUR = (64, 128, 200, 255)
 _FIRST_BUCKET = 64

@@ -42,8 +42,8 @@ class Chores:
         async with self._turn:
             while self._left:
                 name, chore = next(iter(self._left.items()))
-                if not await self._write(chore):
-                    self._left.pop(name, None)
+                if not await self._write(chore) and self._left.get(name) == chore:
+                    del self._left[name]
 
     async def stop(self) -> None:
         self._left.clear()

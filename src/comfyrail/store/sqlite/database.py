@@ -83,6 +83,8 @@ def connect(
             cached_statements=256,
         )
         connection.row_factory = sqlite3.Row
+        # SQLite's own lower() knows no letters but those of English.
+        connection.create_function("casefold", 1, str.casefold, deterministic=True)
         for pragma in (
             "foreign_keys = ON",
             "temp_store = MEMORY",

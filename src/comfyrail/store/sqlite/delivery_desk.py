@@ -1,6 +1,7 @@
 """The store's view of deliveries as their owners look at them: the log and the dead letters."""
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from comfyrail.store.notifications import (
     TestDelivery,
 )
 from comfyrail.store.signals import DELIVERIES
-from comfyrail.store.sqlite.endpoint_operations import CHANGED_AT_ONCE
+from comfyrail.store.sqlite.endpoint_operations import CHANGED_AT_ONCE, endpoint_not_found
 from comfyrail.store.sqlite.notification_rows import read_body, read_delivery, read_try
 from comfyrail.store.sqlite.outbox import UPLOAD_PATIENCE_MILLISECONDS
 from comfyrail.store.sqlite.readers import Readers, Snapshot
@@ -76,16 +77,7 @@ class DeliveryDeskOperations:
                     "A test is not delivered again. Test the webhook once more instead.",
                     code="DELIVERY_IS_A_TEST",
                 )
-            if row["endpoint_id"] is not None and not row["is_enabled"]:
-                raise Conflict(
-                    "Its webhook is disabled. Enable it first.",
-                    code="WEBHOOK_DISABLED",
-                    details={"webhook_id": row["endpoint_id"]},
-                )
-            endpoint = None
-            if row["endpoint_id"] is not None:
-                endpoint = tx.one("get_endpoint_by_id", endpoint_id=row["endpoint_id"])
-            _revive(tx, row, None if endpoint is None else endpoint["patience"])
+            _revive(tx, [row], _patience_of(tx, row["endpoint_id"]))
 
         await self._writer.write(revive)
 
@@ -97,8 +89,7 @@ class DeliveryDeskOperations:
 
         def revive(tx: Transaction) -> tuple[int, int]:
             rows = _find_dead(tx, tenant, where, reached, only_deliverable=True)
-            for row in rows:
-                _revive(tx, row, row["patience"])
+            _revive(tx, rows, None)
             return len(rows), rows[-1]["sequence"] if rows else reached
 
         total, count = 0, CHANGED_AT_ONCE
@@ -210,13 +201,39 @@ def _find_dead(
     )
 
 
-def _revive(tx: Transaction, row: sqlite3.Row, patience: int | None) -> None:
-    tx.run(
-        "revive_delivery",
-        sequence=row["sequence"],
-        now=tx.now,
-        patience=UPLOAD_PATIENCE_MILLISECONDS if patience is None else patience,
-    )
-    if row["endpoint_id"] is not None:
-        tx.run("order_line", endpoint_id=row["endpoint_id"], job_id=row["job_id"], now=tx.now)
-    tx.notify(DELIVERIES)
+def _patience_of(tx: Transaction, endpoint_id: str | None) -> int | None:
+    """Of the endpoint of a delivery that is to go again; None for an upload."""
+    if endpoint_id is None:
+        return None
+    endpoint = tx.one("get_endpoint_by_id", endpoint_id=endpoint_id)
+    if endpoint is None:
+        raise endpoint_not_found(endpoint_id)
+    if not endpoint["is_enabled"]:
+        is_of_job = endpoint["job_id"] is not None
+        raise Conflict(
+            "The job's own webhook has answered that it wants nothing more."
+            if is_of_job
+            else "Its webhook is disabled. Enable it first.",
+            code="WEBHOOK_DISABLED",
+            details={"webhook_id": endpoint_id},
+        )
+    return int(endpoint["patience"])
+
+
+def _revive(tx: Transaction, rows: Sequence[sqlite3.Row], patience: int | None) -> None:
+    """`patience` of all of them; None: each row has its own, or is of an upload."""
+    for row in rows:
+        own = patience if patience is not None or row["endpoint_id"] is None else row["patience"]
+        tx.run(
+            "revive_delivery",
+            sequence=row["sequence"],
+            now=tx.now,
+            patience=UPLOAD_PATIENCE_MILLISECONDS if own is None else own,
+        )
+    lines = {(row["endpoint_id"], row["job_id"]) for row in rows}
+    for endpoint_id, job_id in lines:
+        if endpoint_id is not None:
+            tx.run("order_line", endpoint_id=endpoint_id, job_id=job_id)
+            tx.one("advance_line", endpoint_id=endpoint_id, job_id=job_id, now=tx.now)
+    if rows:
+        tx.notify(DELIVERIES)

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from comfyrail.clock import Clock, Instant, after
 from comfyrail.ids import JobId, TenantId
@@ -9,6 +10,7 @@ from comfyrail.jobs.events import FINAL_EVENTS, EventType
 from comfyrail.store.notifications import (
     DeliveryState,
     DueDelivery,
+    DueNow,
     FrozenBody,
     Subject,
     TryResult,
@@ -29,6 +31,10 @@ from comfyrail.store.sqlite.writer import Transaction, Writer
 
 DISABLED_AFTER_SECONDS = 5 * 86_400.0
 """An endpoint of an account that has failed for so long, with no success, is told nothing more."""
+FAILING_DAYS = 4
+"""On so many days at least it was tried in vain, or a message has used up all its tries."""
+BODIES_KEPT_SECONDS = 86_400.0
+"""Of what was delivered."""
 
 
 class DeliveryOperations(EndpointOperations):
@@ -45,12 +51,35 @@ class DeliveryOperations(EndpointOperations):
         )
         return [(row["address"], Instant(row["next_at"])) for row in rows]
 
-    async def due_deliveries(self, address: str, limit: int) -> Sequence[DueDelivery]:
+    async def due_now(self, limit: int) -> DueNow | None:
+        now = self._clock.now()
+
+        def read(snapshot: Snapshot) -> DueNow | None:
+            rows = snapshot.all("due_now", now=now, limit=limit + 1)
+            if len(rows) > limit:
+                return None
+            upcoming = snapshot.one("next_delivery", now=now)
+            next_at = None if upcoming is None else upcoming["next_at"]
+            return DueNow(list(dict.fromkeys(row["address"] for row in rows)), next_at)
+
+        return await self._readers.read(read)
+
+    async def due_deliveries(
+        self, address: str, limit: int, most_bytes: int, besides: AbstractSet[int] = frozenset()
+    ) -> Sequence[DueDelivery]:
         now = self._clock.now()
 
         def read(snapshot: Snapshot) -> list[DueDelivery]:
             rows = snapshot.all("due_deliveries", address=address, now=now, limit=limit)
-            return [_due(snapshot, row) for row in rows]
+            found, size = [], 0
+            for row in rows:
+                if size >= most_bytes:
+                    break
+                if row["sequence"] in besides:
+                    continue
+                found.append(_due(snapshot, row))
+                size += len(found[-1].body.content) if found[-1].body else 0
+            return found
 
         return await self._readers.read(read)
 
@@ -81,6 +110,13 @@ class DeliveryOperations(EndpointOperations):
             )
             if row is None:
                 return None  # it was deleted, or given up, while it was on its way
+            if result.body is not None:
+                tx.run(
+                    "replace_body",
+                    sequence=due.sequence,
+                    content_type=result.body.content_type,
+                    body=result.body.content,
+                )
             tx.run(
                 "insert_try",
                 sequence=due.sequence,
@@ -117,6 +153,17 @@ class DeliveryOperations(EndpointOperations):
 
         await self._writer.write(cancel)
 
+    async def postpone_delivery(self, due: DueDelivery, next_at: Instant, reason: str) -> None:
+        await self._writer.write(
+            lambda tx: tx.run(
+                "postpone_delivery",
+                sequence=due.sequence,
+                next_at=next_at,
+                now=tx.now,
+                reason=reason,
+            )
+        )
+
     async def expire_deliveries(self, address: str) -> int:
         def expire(tx: Transaction) -> int:
             rows = tx.all("expire_deliveries", address=address, now=tx.now, limit=CHANGED_AT_ONCE)
@@ -133,6 +180,8 @@ class DeliveryOperations(EndpointOperations):
         return expired
 
     async def prune_deliveries(self, before: Instant, limit: int) -> int:
+        dropping = _BodyDropping(after(self._clock.now(), -BODIES_KEPT_SECONDS))
+        self._writer.chores.add("drop bodies of deliveries", dropping.step)
         rows = await self._writer.write(
             lambda tx: tx.all("prune_deliveries", before=before, limit=limit)
         )
@@ -142,6 +191,22 @@ class DeliveryOperations(EndpointOperations):
         rows = await self._readers.read(lambda snapshot: snapshot.all("count_deliveries"))
         found = {DeliveryState(row["state"]): int(row["deliveries"]) for row in rows}
         return {state: found.get(state, 0) for state in (DeliveryState.PENDING, DeliveryState.DEAD)}
+
+
+class _BodyDropping:
+    """Walks over all bodies, a few in a transaction."""
+
+    def __init__(self, before: Instant) -> None:
+        self._before = before
+        self._reached = 0
+
+    def step(self, tx: Transaction) -> bool:
+        rows = tx.all("list_bodies", after=self._reached, limit=CHANGED_AT_ONCE)
+        if rows:
+            upto = rows[-1]["sequence"]
+            tx.run("drop_bodies", after=self._reached, upto=upto, before=self._before)
+            self._reached = upto
+        return len(rows) == CHANGED_AT_ONCE
 
 
 def _due(snapshot: Snapshot, row: sqlite3.Row) -> DueDelivery:
@@ -211,12 +276,14 @@ def _note_health(
     if endpoint.job_id is not None:
         if is_delivered and due.type in FINAL_EVENTS:
             tx.run("set_webhook_delivered", job_id=endpoint.job_id, is_delivered=True)
-        return None
+        if result.disables is not None:
+            tx.one("disable_endpoint", endpoint_id=endpoint.id, reason=result.disables, now=tx.now)
+        return result.disables
     if is_delivered:
         tx.run("note_endpoint_success", endpoint_id=endpoint.id, now=tx.now)
         return None
     tx.run("note_endpoint_failure", endpoint_id=endpoint.id, now=tx.now)
-    reason = result.disables or _failed_too_long(tx, endpoint.id)
+    reason = result.disables or _failed_too_long(tx, endpoint.id, is_used_up=result.is_used_up)
     if reason is None:
         return None
     if tx.one("disable_endpoint", endpoint_id=endpoint.id, reason=reason, now=tx.now) is None:
@@ -226,10 +293,12 @@ def _note_health(
     return reason
 
 
-def _failed_too_long(tx: Transaction, endpoint_id: str) -> str | None:
+def _failed_too_long(tx: Transaction, endpoint_id: str, *, is_used_up: bool) -> str | None:
     row = tx.one("get_endpoint_by_id", endpoint_id=endpoint_id)
     since = None if row is None else row["failing_since"]
-    if since is None or tx.now < after(since, DISABLED_AFTER_SECONDS):
+    if row is None or since is None or tx.now < after(since, DISABLED_AFTER_SECONDS):
         return None
+    if not is_used_up and row["failing_days"] < FAILING_DAYS:
+        return None  # it was told little, and may work by now
     days = round((tx.now - since) / 86_400_000)
     return f"Nothing could be delivered to it for {days} days."

@@ -1,6 +1,8 @@
 """The store's view of those who are to be told."""
 
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 
 from comfyrail.clock import Instant
@@ -41,9 +43,12 @@ class EndpointOperations:
                 self._forget_deliveries(row["id"])
             else:
                 self._end_pending(row["id"], row["disabled_reason"] or DISABLED)
+        for row in await self._readers.read(lambda snapshot: snapshot.all("list_lost_endpoints")):
+            self._forget_deliveries(row["id"])
+        await self._mend_lines({row["id"] for row in forsaken})
 
     async def add_endpoint(self, endpoint: Endpoint, most: int) -> None:
-        def add(tx: Transaction) -> None:
+        def add(tx: Transaction) -> Endpoint:
             counted = tx.one("count_endpoints", tenant=endpoint.tenant)
             if counted is not None and counted["endpoints"] >= most:
                 raise Conflict(
@@ -53,8 +58,10 @@ class EndpointOperations:
                 )
             tx.run("insert_endpoint", **endpoint_values(endpoint))
 
-        await self._writer.write(add)
-        self.listeners.put(endpoint)
+            row = tx.one("get_endpoint_by_id", endpoint_id=endpoint.id)
+            return endpoint if row is None else read_endpoint(row)
+
+        self.listeners.put(await self._writer.write(add))
 
     async def get_endpoint(self, tenant: TenantId, endpoint_id: str) -> Endpoint:
         row = await self._readers.read(
@@ -70,20 +77,25 @@ class EndpointOperations:
         )
         return [read_endpoint(row) for row in rows]
 
-    async def change_endpoint(self, endpoint: Endpoint) -> None:
-        values = endpoint_values(endpoint)
-        for name in ("job_id", "secret", "created_at"):
-            del values[name]
-
-        def change(tx: Transaction) -> None:
-            if tx.one("change_endpoint", **values) is None:
-                raise endpoint_not_found(endpoint.id)
+    async def change_endpoint(
+        self, tenant: TenantId, endpoint_id: str, change: Callable[[Endpoint], Endpoint]
+    ) -> Endpoint:
+        def write(tx: Transaction) -> Endpoint:
+            row = tx.one("get_endpoint", tenant=tenant, endpoint_id=endpoint_id)
+            if row is None:
+                raise endpoint_not_found(endpoint_id)
+            values = endpoint_values(change(read_endpoint(row)))
+            for name in ("job_id", "secret", "created_at"):
+                del values[name]
+            changed = tx.one("change_endpoint", **values)
             tx.notify(DELIVERIES)
+            return read_endpoint(row if changed is None else changed)
 
-        await self._writer.write(change)
+        endpoint = await self._writer.write(write)
         self.listeners.put(endpoint)
         if not endpoint.is_enabled:
             self._end_pending(endpoint.id, endpoint.disabled_reason or DISABLED)
+        return endpoint
 
     async def delete_endpoint(self, tenant: TenantId, endpoint_id: str) -> None:
         def delete(tx: Transaction) -> None:
@@ -98,6 +110,8 @@ class EndpointOperations:
         self, tenant: TenantId, endpoint_id: str, secret: str, previous_until: Instant
     ) -> Endpoint:
         def rotate(tx: Transaction) -> Endpoint:
+            before = tx.one("get_endpoint", tenant=tenant, endpoint_id=endpoint_id)
+            _refuse_second_rotation(before, previous_until, tx.now)
             row = tx.one(
                 "rotate_secret",
                 tenant=tenant,
@@ -130,6 +144,8 @@ class EndpointOperations:
         self, tenant: TenantId, secret: str, previous_until: Instant
     ) -> SigningSecret:
         def rotate(tx: Transaction) -> SigningSecret:
+            before = tx.one("get_signing_secret", tenant=tenant)
+            _refuse_second_rotation(before, previous_until, tx.now)
             row = tx.one(
                 "rotate_signing_secret",
                 tenant=tenant,
@@ -142,31 +158,89 @@ class EndpointOperations:
 
     def _end_pending(self, endpoint_id: str, reason: str) -> None:
         """In the background: there may be many, and others must not wait."""
-        chore = partial(_end_some, endpoint_id=endpoint_id, reason=reason)
-        self._writer.chores.add(f"end deliveries of {endpoint_id}", chore)
+        self._writer.chores.add(
+            f"end deliveries of {endpoint_id}", _Ending(endpoint_id, reason).step
+        )
+
+    async def _mend_lines(self, besides: AbstractSet[str]) -> None:
+        """Let the first of each line go in which nothing would."""
+        broken = await self._readers.read(lambda snapshot: snapshot.all("list_headless_endpoints"))
+        for row in broken:
+            if row["id"] not in besides:
+                self._writer.chores.add(f"mend lines of {row['id']}", _Mending(row["id"]).step)
 
     def _forget_deliveries(self, endpoint_id: str) -> None:
         chore = partial(_forget_some, endpoint_id=endpoint_id)
         self._writer.chores.add(f"forget deliveries of {endpoint_id}", chore)
 
 
-def _end_some(tx: Transaction, *, endpoint_id: str, reason: str) -> bool:
-    row = tx.one("get_endpoint_by_id", endpoint_id=endpoint_id)
-    if row is not None and row["is_enabled"]:
-        return False  # enabled again meanwhile
-    ended = tx.all(
-        "end_pending_of_endpoint",
-        endpoint_id=endpoint_id,
-        reason=reason,
-        now=tx.now,
-        limit=CHANGED_AT_ONCE,
-    )
-    return len(ended) == CHANGED_AT_ONCE
+class _Mending:
+    """Lets the first of each line of an endpoint go, a few lines in a transaction."""
+
+    def __init__(self, endpoint_id: str) -> None:
+        self._endpoint_id = endpoint_id
+        self._reached = ""
+
+    def step(self, tx: Transaction) -> bool:
+        endpoint_id = self._endpoint_id
+        if not self._reached:
+            tx.one("advance_line", endpoint_id=endpoint_id, job_id=None, now=tx.now)
+        rows = tx.all(
+            "lines_of_endpoint",
+            endpoint_id=endpoint_id,
+            after=self._reached,
+            limit=CHANGED_AT_ONCE,
+        )
+        for row in rows:
+            self._reached = row["job_id"]
+            tx.one("advance_line", endpoint_id=endpoint_id, job_id=self._reached, now=tx.now)
+        tx.notify(DELIVERIES)
+        return len(rows) == CHANGED_AT_ONCE
+
+
+class _Ending:
+    """Makes dead letters of what waits for an endpoint, a few in a transaction. Where it is enabled
+    again meanwhile, the rest of each line goes on.
+    """
+
+    def __init__(self, endpoint_id: str, reason: str) -> None:
+        self._endpoint_id = endpoint_id
+        self._reason = reason
+        self._mending: _Mending | None = None
+
+    def step(self, tx: Transaction) -> bool:
+        if self._mending is not None:
+            return self._mending.step(tx)
+        row = tx.one("get_endpoint_by_id", endpoint_id=self._endpoint_id)
+        if row is not None and row["is_enabled"]:
+            self._mending = _Mending(self._endpoint_id)
+            return True
+        ended = tx.all(
+            "end_pending_of_endpoint",
+            endpoint_id=self._endpoint_id,
+            reason=self._reason,
+            now=tx.now,
+            limit=CHANGED_AT_ONCE,
+        )
+        return len(ended) == CHANGED_AT_ONCE
 
 
 def _forget_some(tx: Transaction, *, endpoint_id: str) -> bool:
     gone = tx.all("delete_deliveries_of_endpoint", endpoint_id=endpoint_id, limit=CHANGED_AT_ONCE)
     return len(gone) == CHANGED_AT_ONCE
+
+
+def _refuse_second_rotation(
+    before: sqlite3.Row | None, previous_until: Instant, now: Instant
+) -> None:
+    """Receivers that have the secret before the last one would take nothing more."""
+    is_under_way = before is not None and (before["previous_until"] or 0) > now
+    if is_under_way and previous_until > now:
+        raise Conflict(
+            "The secret was replaced a short while ago, and the one before still signs. Wait until "
+            "that is over, or replace it with an overlap of 0, at once.",
+            code="SECRET_IN_ROTATION",
+        )
 
 
 def endpoint_not_found(endpoint_id: str) -> EndpointNotFound:

@@ -3,10 +3,18 @@
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from itertools import chain, zip_longest
 
 import msgspec
 
-from comfyrail.store.media import KnownMedia, LookedAt, MediaFacts, Variant, WaitingMedia
+from comfyrail.store.media import (
+    KnownMedia,
+    LookedAt,
+    MediaFacts,
+    MediaFile,
+    Variant,
+    WaitingMedia,
+)
 from comfyrail.store.sqlite.readers import Readers, Snapshot
 from comfyrail.store.sqlite.rows import encode
 from comfyrail.store.sqlite.writer import Transaction, Writer
@@ -23,31 +31,30 @@ class MediaOperations:
     _writer: Writer
     _readers: Readers
 
-    async def media_of(self, keys: Sequence[str]) -> Mapping[str, KnownMedia]:
-        wanted = json.dumps(list(keys))
-        rows = await self._readers.read(lambda snapshot: snapshot.all("media_of", keys=wanted))
-        return {row["blob_key"]: _media(row) for row in rows}
+    async def media_of(self, files: Sequence[MediaFile]) -> Mapping[MediaFile, KnownMedia]:
+        wanted = json.dumps(list(set(files)))
+        rows = await self._readers.read(lambda snapshot: snapshot.all("media_of", files=wanted))
+        return {_file(row): _media(row) for row in rows}
 
     async def waiting_media(self, newest: int, oldest: int) -> Sequence[WaitingMedia]:
         def read(snapshot: Snapshot) -> list[sqlite3.Row]:
-            return [
-                *snapshot.all("newest_waiting_media", limit=newest),
-                *snapshot.all("oldest_waiting_media", limit=oldest),
-            ]
+            by_turns = zip_longest(
+                snapshot.all("newest_waiting_media", limit=newest),
+                snapshot.all("oldest_waiting_media", limit=oldest),
+            )
+            return [row for row in chain.from_iterable(by_turns) if row is not None]
 
-        rows = {row["blob_key"]: row for row in await self._readers.read(read)}
-        return [
-            WaitingMedia(key, row["content_type"], row["attempts"]) for key, row in rows.items()
-        ]
+        rows = {_file(row): row for row in await self._readers.read(read)}
+        return [WaitingMedia(file, row["attempts"]) for file, row in rows.items()]
 
-    async def save_media(self, looked_at: Sequence[LookedAt]) -> Sequence[str]:
-        def save(tx: Transaction) -> list[str]:
-            return [each.blob_key for each in looked_at if not _save(tx, each)]
+    async def save_media(self, looked_at: Sequence[LookedAt]) -> Sequence[MediaFile]:
+        def save(tx: Transaction) -> list[MediaFile]:
+            return [each.file for each in looked_at if not _save(tx, each)]
 
         return await self._writer.write(save)
 
-    async def count_media_attempt(self, key: str) -> None:
-        await self._writer.write(lambda tx: tx.run("count_media_attempt", key=key))
+    async def count_media_attempt(self, file: MediaFile) -> None:
+        await self._writer.write(lambda tx: tx.run("count_media_attempt", **file._asdict()))
 
     async def forget_media(self, after: str, limit: int) -> tuple[str | None, Sequence[str]]:
         rows = await self._readers.read(
@@ -66,10 +73,10 @@ class MediaOperations:
 
 
 def _save(tx: Transaction, looked_at: LookedAt) -> bool:
-    """Whether the blob is still one to look at."""
+    """Whether the file is still one to look at."""
     found = tx.one(
         "end_media",
-        blob_key=looked_at.blob_key,
+        **looked_at.file._asdict(),
         state="ready" if looked_at.facts.error is None else "failed",
         facts=encode(looked_at.facts),
     )
@@ -78,7 +85,8 @@ def _save(tx: Transaction, looked_at: LookedAt) -> bool:
     for variant in looked_at.variants:
         tx.run(
             "insert_variant",
-            blob_key=looked_at.blob_key,
+            blob_key=looked_at.file.blob_key,
+            taken_for=looked_at.file.content_type,
             name=variant.name,
             variant_key=variant.blob_key,
             content_type=variant.content_type,
@@ -87,6 +95,10 @@ def _save(tx: Transaction, looked_at: LookedAt) -> bool:
             size=variant.size,
         )
     return True
+
+
+def _file(row: sqlite3.Row) -> MediaFile:
+    return MediaFile(row["blob_key"], row["content_type"])
 
 
 def _media(row: sqlite3.Row) -> KnownMedia:

@@ -38,6 +38,7 @@ def endpoint_values(endpoint: Endpoint) -> dict[str, Any]:
         "disabled_reason": endpoint.disabled_reason,
         "created_at": endpoint.created_at,
         "changed_at": endpoint.changed_at,
+        "made_by": endpoint.made_by,
     }
 
 
@@ -57,6 +58,8 @@ def read_endpoint(row: sqlite3.Row) -> Endpoint:
         disabled_reason=row["disabled_reason"],
         failing_since=row["failing_since"],
         last_success_at=row["last_success_at"],
+        made_by=row["made_by"],
+        dropped=row["dropped"],
     )
 
 

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from comfyrail.ids import JobId, OutputId, TenantId, new_uuid
-from comfyrail.jobs.delivery_schedule import delays_of_job, patience
+from comfyrail.jobs.delivery_schedule import UPLOAD_SECONDS, delays_of_job, patience
 from comfyrail.jobs.events import EventType, NewEvent
 from comfyrail.jobs.job import NewJob, Output
 from comfyrail.jobs.output_config import UploadTarget, read_output_config
@@ -22,8 +24,8 @@ from comfyrail.store.notifications import (
     UPLOAD,
     Endpoint,
     UploadOrder,
-    origin_address,
     settings_of_job,
+    upload_address,
 )
 from comfyrail.store.signals import DELIVERIES, tenant_topic
 from comfyrail.store.sqlite.notification_rows import endpoint_values, read_endpoint
@@ -34,9 +36,15 @@ if TYPE_CHECKING:
 
 OWN_WEBHOOK = 1
 OWN_UPLOADS = 2
-UPLOAD_SECONDS = 3600.0
+MOST_PENDING = 100_000
+"""What waits for a tenant: more is not written down."""
+FLEET_PERMISSIONS = frozenset({"fleet:read", "*"})
+"""One of them has whoever may be told of workers and the server."""
+TOO_MUCH_WAITS = f"{MOST_PENDING:,} messages wait already."
 UPLOAD_DELAYS = delays_of_job(DEFAULT_RETRIES, DEFAULT_RETRY_DELAY_SECONDS)
 UPLOAD_PATIENCE_MILLISECONDS = round(patience(UPLOAD_DELAYS, UPLOAD_SECONDS) * 1000)
+
+_decode_names = msgspec.json.Decoder(frozenset[str]).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,7 @@ class Listener:
     events: frozenset[str]
     workflows: frozenset[str]
     surfaces: frozenset[str]
+    made_by: str | None = None
 
     def wants(self, event_type: EventType, job: "JobMark | None") -> bool:
         if job is not None and not self._wants_job(job):
@@ -125,6 +134,7 @@ def _listener(endpoint: Endpoint) -> Listener:
         frozenset(endpoint.settings.events),
         frozenset(endpoint.settings.workflows),
         frozenset(endpoint.settings.surfaces),
+        endpoint.made_by,
     )
 
 
@@ -158,7 +168,8 @@ def tell(tx: "Transaction", tenant: TenantId, event: NewEvent, job: JobMark | No
     """Called right after the event was written: its row is the last one."""
     listeners = tx.listeners.by_tenant.get(tenant, ())
     if tenant == OPERATOR:
-        listeners = tx.listeners.of_operator.get(event.type, ())
+        found = tx.listeners.of_operator.get(event.type, ())
+        listeners = tuple(each for each in found if _may_look_at_fleet(tx, each))
     tells = 0 if job is None else job.tells
     if not listeners and not tells:
         return
@@ -192,6 +203,16 @@ def write_notice(
     tell(tx, tenant, event, None)
 
 
+def _may_look_at_fleet(tx: "Transaction", listener: Listener) -> bool:
+    """Whether its maker still may; one whom the table of users never had may."""
+    if listener.made_by is None:
+        return True
+    row = tx.one("get_user", user_id=listener.made_by)
+    if row is None or row["is_disabled"] or row["tenant"] != listener.tenant:
+        return False
+    return not FLEET_PERMISSIONS.isdisjoint(_decode_names(row["permissions"]))
+
+
 def _add(
     tx: "Transaction",
     endpoint_id: str,
@@ -199,7 +220,7 @@ def _add(
     sequence: int | None,
     job: JobMark | None,
 ) -> None:
-    tx.run(
+    added = tx.one(
         "insert_delivery",
         id=new_message_id(),
         endpoint_id=endpoint_id,
@@ -208,7 +229,10 @@ def _add(
         number=job.number if job else None,
         type=event_type,
         now=tx.now,
+        most=MOST_PENDING,
     )
+    if added is None:
+        tx.run("note_dropped", endpoint_id=endpoint_id)
 
 
 def _tell_own(tx: "Transaction", event_type: EventType, sequence: int | None, job: JobMark) -> None:
@@ -224,19 +248,22 @@ def _order_uploads(tx: "Transaction", tenant: TenantId, job: JobMark) -> None:
     wishes = tx.one("get_wishes", job_id=job.id)
     targets = read_output_config(wishes["output_config"]).uploads if wishes else []
     outputs = [read_output(row) for row in tx.all("list_outputs", job_id=job.id)]
+    waiting = tx.one("pending_of_tenant", tenant=tenant)
+    is_full = waiting is not None and waiting["pending"] >= MOST_PENDING
     for target in targets:
         output = _wanted(target, outputs)
+        error = TOO_MUCH_WAITS if is_full else None if output else _no_such_output(target)
         tx.run(
             "insert_upload",
             id=new_message_id(),
             tenant=tenant,
-            address=origin_address(tenant, target.url),
+            address=upload_address(tenant, target.url),
             job_id=job.id,
             number=job.number,
             type=UPLOAD,
             target=encode(_order(target, output)),
-            state="dead" if output is None else "pending",
-            error=None if output else _no_such_output(target),
+            state="pending" if error is None else "dead",
+            error=error,
             now=tx.now,
             expires_at=tx.now + UPLOAD_PATIENCE_MILLISECONDS,
         )

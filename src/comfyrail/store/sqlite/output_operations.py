@@ -1,7 +1,6 @@
 """The store's outputs on SQLite. See comfyrail.store.outputs.OutputStore."""
 
 import json
-import re
 from collections.abc import Sequence
 
 from comfyrail.clock import Instant
@@ -9,13 +8,20 @@ from comfyrail.ids import JobId, OutputId, TenantId, first_id_at
 from comfyrail.jobs.job import Output
 from comfyrail.jobs.life_cycle import ORDER, GoneReason, Step
 from comfyrail.jobs.output_config import Tier
-from comfyrail.store.outputs import FoundOutput, JobToIndex, OutputPage, OutputQuery
+from comfyrail.store.outputs import (
+    DueMark,
+    DuePage,
+    FoundOutput,
+    JobToIndex,
+    OutputPage,
+    OutputQuery,
+)
+from comfyrail.store.search_words import apart, words_of
 from comfyrail.store.sqlite.readers import Readers, Snapshot
 from comfyrail.store.sqlite.rows import read_output
 from comfyrail.store.sqlite.writer import Transaction, Writer
 
-MOST_WORDS = 20
-_WORD = re.compile(r"\w+")
+BEHIND_VERSIONS = chr(ord("@") + 1)
 
 
 class OutputOperations:
@@ -27,31 +33,30 @@ class OutputOperations:
     async def search_outputs(
         self, tenant: TenantId, query: OutputQuery, after: OutputId | None, limit: int
     ) -> OutputPage:
-        text = (query.text or "").strip()
         values = {
             "tenant": tenant,
             "after": after,
             "limit": limit + 1,
             "created_from": _first_id(query.created_from),
             "created_before": _first_id(query.created_before),
-            "job_id": query.job_id,
-            "batch_id": query.batch_id,
             "node_id": query.node_id,
             "tier": query.tier,
             "with_temporary": query.with_temporary,
             "with_gone": query.with_gone,
             "kinds": json.dumps(sorted(query.kinds)) if query.kinds else None,
-            "workflow": query.workflow,
-            "any_version": _any_version(query.workflow),
-            "text": _match(tenant, text) if text else None,
-            "filename": text.lower(),
         }
+        looks = _looks(tenant, query)
 
         def read(snapshot: Snapshot) -> list[FoundOutput]:
-            rows = snapshot.all("search_outputs", **values)
-            return [FoundOutput(read_output(row), row["workflow_id"]) for row in rows]
+            rows = {
+                str(row["id"]): row
+                for name, more in looks
+                for row in snapshot.all_given(name, **values, **more)
+            }
+            newest = sorted(rows, reverse=True)[: limit + 1]
+            return [FoundOutput(read_output(rows[id_]), rows[id_]["workflow_id"]) for id_ in newest]
 
-        found = await self._readers.read(read)
+        found = await self._readers.search(read)
         shown = found[:limit]
         more = shown[-1].output.file.id if len(found) > limit else None
         return OutputPage(shown, more)
@@ -69,16 +74,20 @@ class OutputOperations:
                     continue
                 numbered = tx.one("number_indexed_job", job_id=job.job_id)
                 number = numbered["number"] if numbered else None
-                tx.run("index_job", number=number, tenant=job.tenant, text=text)
+                tx.run("index_job", number=number, tenant=apart(job.tenant), text=text)
                 tx.run("leave_index", job_id=job.job_id)
 
         await self._writer.write(index)
 
-    async def due_outputs(self, now: Instant, limit: int) -> Sequence[Output]:
+    async def due_outputs(self, now: Instant, after: DueMark | None, limit: int) -> DuePage:
+        step, output_id = after or (-1, "")
         rows = await self._readers.read(
-            lambda snapshot: snapshot.all("due_outputs", now=now, limit=limit)
+            lambda snapshot: snapshot.all(
+                "due_outputs", now=now, after_step=step, after_id=output_id, limit=limit
+            )
         )
-        return [read_output(row) for row in rows]
+        last = (Instant(rows[-1]["next_step_at"]), OutputId(rows[-1]["id"])) if rows else None
+        return DuePage([read_output(row) for row in rows], last)
 
     async def take_step(self, output: Output, step: Step) -> None:
         if step.tier is None:
@@ -125,7 +134,7 @@ class OutputOperations:
         return [read_output(row) for row in rows]
 
     async def kept_bytes(self) -> int:
-        row = await self._readers.read(lambda snapshot: snapshot.one("kept_bytes"))
+        row = await self._readers.scan(lambda snapshot: snapshot.one("kept_bytes"))
         return 0 if row is None else int(row["bytes"])
 
 
@@ -134,18 +143,45 @@ def _first_id(moment: Instant | None) -> str | None:
     return None if moment is None else first_id_at(moment)
 
 
-def _any_version(workflow: str | None) -> str:
-    """A pattern for GLOB: its own signs stand for themselves."""
-    escaped = re.sub(r"([\[*?])", r"[\1]", workflow or "")
-    return f"{escaped}@*"
+def _looks(tenant: TenantId, query: OutputQuery) -> list[tuple[str, dict[str, str | None]]]:
+    """The queries that together find everything, with the values that only they have."""
+    jobs: dict[str, str | None] = {
+        "job_id": query.job_id,
+        "batch_id": query.batch_id,
+        **_versions(query.workflow),
+    }
+    are_jobs_known = any(value is not None for value in jobs.values())
+    text = (query.text or "").strip()
+    named = {"name": text.casefold() if text else None}
+    looks: list[tuple[str, dict[str, str | None]]] = [
+        ("outputs_of_jobs", {**jobs, **named, "text": None})
+        if are_jobs_known
+        else ("walk_outputs", named)
+    ]
+    words = words_of(text)
+    if words:
+        looks.append(("outputs_of_jobs", {**jobs, "name": None, "text": _match(tenant, words)}))
+    return looks
 
 
-def _match(tenant: TenantId, text: str) -> str:
-    """A query of FTS5: all the words, the last one as a beginning. Without words it finds nothing.
+def _versions(workflow: str | None) -> dict[str, str | None]:
+    """One version of a workflow, or all of them."""
+    if workflow is None or "@" in workflow:
+        return {"version": workflow, "versions_from": None, "versions_before": None}
+    return {
+        "version": None,
+        "versions_from": f"{workflow}@",
+        "versions_before": f"{workflow}{BEHIND_VERSIONS}",
+    }
 
-    Only letters and digits get into it, so that nothing in it is an operator.
-    """
-    *words, last = _WORD.findall(text)[:MOST_WORDS] or [""]
-    owner = " ".join(_WORD.findall(tenant))
-    parts = [f'tenant : "{owner}"', *(f'text : "{word}"' for word in words), f'text : "{last}" *']
+
+def _match(tenant: TenantId, words: Sequence[str]) -> str:
+    """A query of FTS5: all the words, the last one as a beginning. Nothing in it is an operator."""
+    *others, last = words
+    owner = " ".join(words_of(tenant))
+    parts = [
+        *([f'tenant : "{owner}"'] if owner else []),
+        *(f'text : "{word}"' for word in others),
+        f'text : "{last}" *',
+    ]
     return " AND ".join(parts)

@@ -66,7 +66,13 @@ class PromptOperations:
             continue
 
     async def newest_output(
-        self, tenant: TenantId, filename: str, subfolder: str, *, is_temporary: bool
+        self,
+        tenant: TenantId,
+        filename: str,
+        subfolder: str,
+        *,
+        is_temporary: bool,
+        is_gone: bool = False,
     ) -> Output | None:
         row = await self._readers.read(
             lambda snapshot: snapshot.one(
@@ -75,6 +81,7 @@ class PromptOperations:
                 filename=filename,
                 subfolder=subfolder,
                 is_temporary=is_temporary,
+                is_gone=is_gone,
             )
         )
         return None if row is None else read_output(row)

@@ -232,6 +232,8 @@ class QueueOperations:
             total: int = (state["paused_total"] if state else 0) + milliseconds
             tx.run("shift_retries", milliseconds=milliseconds)
             tx.run("shift_deliveries", milliseconds=milliseconds)
+            tx.run("shift_endpoints", milliseconds=milliseconds)
+            tx.run("shift_signing_secrets", milliseconds=milliseconds)
             tx.notify(HELD)
             # A pause that goes on has lasted as long as before the jump.
             moved = None if since is None else Instant(since + milliseconds)

@@ -39,8 +39,8 @@ from comfyrail.store.sqlite.feed_operations import FeedOperations
 from comfyrail.store.sqlite.followed_operations import FollowedOperations
 from comfyrail.store.sqlite.gate_operations import GateOperations
 from comfyrail.store.sqlite.media_operations import MediaOperations
-from comfyrail.store.sqlite.output_operations import OutputOperations
 from comfyrail.store.sqlite.outbox import Listeners, write_notice
+from comfyrail.store.sqlite.output_operations import OutputOperations
 from comfyrail.store.sqlite.prompt_operations import PromptOperations
 from comfyrail.store.sqlite.queue_figures import QueueFigures
 from comfyrail.store.sqlite.queue_operations import QueueOperations, job_of

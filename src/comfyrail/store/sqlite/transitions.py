@@ -10,9 +10,9 @@ from comfyrail.ids import AttemptToken, JobId, TenantId
 from comfyrail.jobs.events import EVENT_OF_STATE, EventType, NewEvent
 from comfyrail.jobs.faults import queue_timeout
 from comfyrail.jobs.job import Attempt, IdempotencyKey, Job, JobInput, NewJob, Usage
+from comfyrail.jobs.life_cycle import end_of_tier
 from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.outcome import RETRYING, Conclusion, Failed, Lost, Outcome, Past, conclude
-from comfyrail.jobs.life_cycle import end_of_tier
 from comfyrail.jobs.output_config import AS_IT_IS, Tier
 from comfyrail.jobs.priority import Standing
 from comfyrail.jobs.queue import Placement, QueuePlace

@@ -5,7 +5,9 @@ ALTER TABLE jobs ADD COLUMN webhook_delivered INTEGER;
 
 -- Those of an account (job_id NULL), and a job's own. `address`: whose tries are counted together.
 -- `patience`: milliseconds from an event to its last try. Secrets must sign, so they are kept as
--- they are; NULL: that of the tenant.
+-- they are; NULL: that of the tenant. `made_by`: the user of the table of users who has made or last
+-- changed it. `failing_days`: on how many days it has failed since its last success. `dropped`: events
+-- that it was not told because too much waited.
 CREATE TABLE endpoints (
     id TEXT PRIMARY KEY,
     tenant TEXT NOT NULL,
@@ -22,7 +24,11 @@ CREATE TABLE endpoints (
     created_at INTEGER NOT NULL,
     changed_at INTEGER NOT NULL,
     failing_since INTEGER,
+    failing_days INTEGER NOT NULL DEFAULT 0,
+    last_failed_at INTEGER,
     last_success_at INTEGER,
+    made_by TEXT,
+    dropped INTEGER NOT NULL DEFAULT 0,
     CHECK ((previous_secret IS NULL) = (previous_until IS NULL))
 ) STRICT;
 
@@ -67,6 +73,10 @@ CREATE TABLE deliveries (
 
 CREATE INDEX deliveries_due ON deliveries (address, next_at, sequence)
     WHERE state = 'pending' AND next_at IS NOT NULL;
+CREATE INDEX deliveries_due_at ON deliveries (next_at, address)
+    WHERE state = 'pending' AND next_at IS NOT NULL;
+CREATE INDEX deliveries_heads ON deliveries (endpoint_id, job_id)
+    WHERE state = 'pending' AND next_at IS NOT NULL;
 CREATE INDEX deliveries_in_line ON deliveries (endpoint_id, job_id, sequence)
     WHERE state = 'pending';
 CREATE INDEX deliveries_running_out ON deliveries (address, expires_at) WHERE state = 'pending';
@@ -75,6 +85,28 @@ CREATE INDEX deliveries_of_tenant ON deliveries (tenant, state, sequence);
 CREATE INDEX deliveries_of_endpoint ON deliveries (endpoint_id, sequence);
 CREATE INDEX deliveries_of_job ON deliveries (job_id, sequence);
 CREATE INDEX deliveries_settled ON deliveries (settled_at) WHERE settled_at IS NOT NULL;
+
+-- How much waits for each tenant.
+CREATE TABLE pending_deliveries (
+    tenant TEXT PRIMARY KEY,
+    pending INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER count_new_delivery AFTER INSERT ON deliveries WHEN NEW.state = 'pending' BEGIN
+    INSERT INTO pending_deliveries (tenant, pending) VALUES (NEW.tenant, 1)
+    ON CONFLICT (tenant) DO UPDATE SET pending = pending + 1;
+END;
+
+CREATE TRIGGER count_changed_delivery AFTER UPDATE OF state ON deliveries
+WHEN (OLD.state = 'pending') <> (NEW.state = 'pending') BEGIN
+    INSERT INTO pending_deliveries (tenant, pending) VALUES (NEW.tenant, 1)
+    ON CONFLICT (tenant) DO UPDATE
+    SET pending = pending + CASE WHEN NEW.state = 'pending' THEN 1 ELSE -1 END;
+END;
+
+CREATE TRIGGER count_deleted_delivery AFTER DELETE ON deliveries WHEN OLD.state = 'pending' BEGIN
+    UPDATE pending_deliveries SET pending = pending - 1 WHERE tenant = OLD.tenant;
+END;
 
 -- As it was sent the first time: every try has the same bytes.
 CREATE TABLE delivery_bodies (

@@ -1,3 +1,3 @@
 UPDATE media SET state = :state, facts = :facts
-WHERE blob_key = :blob_key
+WHERE blob_key = :blob_key AND content_type = :content_type
 RETURNING blob_key;

@@ -1,4 +1,4 @@
--- Nothing where the endpoint has gone or is disabled. It waits where an earlier one of its line does.
+-- Nothing where the endpoint has gone or is disabled, or its tenant has `most` that wait. It waits where an earlier one of its line does.
 INSERT INTO deliveries (
     id, kind, tenant, endpoint_id, address, job_id, event_sequence, number, type, state, next_at,
     expires_at, created_at
@@ -12,4 +12,8 @@ SELECT
     ) THEN NULL ELSE :now END,
     :now + endpoints.patience, :now
 FROM endpoints
-WHERE endpoints.id = :endpoint_id AND endpoints.is_enabled;
+WHERE endpoints.id = :endpoint_id AND endpoints.is_enabled AND NOT EXISTS (
+    SELECT 1 FROM pending_deliveries
+    WHERE pending_deliveries.tenant = endpoints.tenant AND pending_deliveries.pending >= :most
+)
+RETURNING sequence;

@@ -5,6 +5,6 @@ SELECT outputs.* FROM (
 ) AS recent
 CROSS JOIN outputs ON outputs.job_id = recent.id
 WHERE outputs.filename = :filename AND outputs.subfolder = :subfolder
-    AND outputs.is_temporary = :is_temporary AND outputs.gone_at IS NULL
+    AND outputs.is_temporary = :is_temporary AND (outputs.gone_at IS NOT NULL) = :is_gone
 ORDER BY recent.id DESC
 LIMIT 1;

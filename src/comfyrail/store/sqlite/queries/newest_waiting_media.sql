@@ -1,4 +1,4 @@
 SELECT blob_key, content_type, attempts FROM media
 WHERE state = 'waiting'
-ORDER BY added_at DESC, blob_key DESC
+ORDER BY attempts, added_at DESC, blob_key DESC
 LIMIT :limit;

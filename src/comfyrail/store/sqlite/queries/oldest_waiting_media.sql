@@ -1,4 +1,4 @@
 SELECT blob_key, content_type, attempts FROM media
 WHERE state = 'waiting'
-ORDER BY added_at, blob_key
+ORDER BY attempts, added_at, blob_key
 LIMIT :limit;

@@ -1,2 +1,2 @@
 UPDATE deliveries SET next_at = next_at + :milliseconds, expires_at = expires_at + :milliseconds
-WHERE state = 'pending' AND next_at IS NOT NULL;
+WHERE state = 'pending';

@@ -1,0 +1,1 @@
+SELECT sequence FROM delivery_bodies WHERE sequence > :after ORDER BY sequence LIMIT :limit;

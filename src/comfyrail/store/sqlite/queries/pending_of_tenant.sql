@@ -1,0 +1,1 @@
+SELECT pending FROM pending_deliveries WHERE tenant = :tenant;

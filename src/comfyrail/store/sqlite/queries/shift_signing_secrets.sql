@@ -1,0 +1,2 @@
+UPDATE signing_secrets SET previous_until = previous_until + :milliseconds
+WHERE previous_until IS NOT NULL;
