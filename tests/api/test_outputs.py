@@ -363,3 +363,13 @@ def breaking_server() -> Iterator[str]:
         finally:
             breaking.shutdown()
             thread.join()
+
+
+def test_search_that_finds_nothing_makes_no_zip(running_server: Comfyrail, tmp_path: Path) -> None:
+    status, body = running_server.call("GET", "/v1/outputs.zip?text=qqqqqqqq")
+    assert (status, body["error"]["code"]) == (404, "OUTPUT_NOT_FOUND")
+    archive = tmp_path / "none.zip"
+    at = ("--server", running_server.url)
+    ended = run_cli("outputs", "zip", str(archive), "--text", "qqqqqqqq", *at)
+    assert ended.returncode != 0
+    assert not archive.exists()

@@ -63,3 +63,10 @@ async def test_stream_is_taken_up_where_it_was_though_it_has_shown_nothing_since
     broken = ServerUnreachable("broken")
     seen = [each async for each in follow(open_stream, int, int, None, 20.0, broken)]
     assert (asked, seen) == ([None, 40], [41])
+
+
+async def test_stream_of_all_events_does_not_wait_for_a_server_that_is_not_there() -> None:
+    async with ComfyrailClient("http://127.0.0.1:9", patience=60) as client:
+        with pytest.raises(ServerUnreachable):
+            async with asyncio.timeout(20):
+                await anext(client.all_events())

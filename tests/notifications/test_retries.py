@@ -426,13 +426,14 @@ async def test_setting_the_clock_on_gives_nothing_up_and_disables_nobody(tmp_pat
         endpoint = await post.endpoint(site.url)
         for _ in range(3):
             await post.run()
-        await post.webhooks.rotate(ALICE, endpoint.id, overlap_seconds=3600)
+        await post.webhooks.rotate(ALICE, endpoint.id, overlap_seconds=DAY)
         await eventually(lambda: len(site.calls) >= 3)
         clock.shift = round(6 * DAY * 1000)
         post.look()
         for _ in range(3):
+            await eventually(lambda: not post.courier._tasks)
             calls = len(site.calls)
-            post.pass_time(300)
+            post.pass_time(3700)
             await eventually(lambda calls=calls: len(site.calls) > calls)  # type: ignore[misc]
         assert set(await post.states()) == {PENDING}
         after = await post.webhooks.get(ALICE, endpoint.id)

@@ -304,3 +304,10 @@ async def test_bucket_that_cannot_be_used_is_found_out_at_the_start(
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     with pytest.raises(ConfigurationError, match="cannot be written"):
         await probe(open_location(bucket.url, "blob_url"), "blob_url")
+
+
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
+def test_endpoint_without_a_scheme_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "127.0.0.1:8333")
+    with pytest.raises(ConfigurationError, match=f"{name} begins with http"):
+        open_location("s3://outputs", "blob_url")

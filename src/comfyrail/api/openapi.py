@@ -17,6 +17,7 @@ from fastapi.openapi.utils import get_openapi
 from comfyrail import __version__
 from comfyrail.api.contract import ErrorReply
 from comfyrail.api.executions import EXECUTION
+from comfyrail.api.feed import SOCKET
 from comfyrail.api.hot_paths import HotPath
 from comfyrail.api.openapi_descriptions import describe_fields
 from comfyrail.api.openapi_errors import MEANINGS, WAIT, samples_of
@@ -56,7 +57,7 @@ SECURITY_SCHEMES = {
 }
 DESCRIPTION = (
     "Runs ComfyUI workflows on a fleet. Errors have one shape everywhere, but for the surfaces "
-    f"that speak as another program does. WebSocket: {EXECUTION}/ws."
+    f"that speak as another program does. WebSockets: {EXECUTION}/ws, and {SOCKET} for all events."
 )
 TOO_MANY = 429
 

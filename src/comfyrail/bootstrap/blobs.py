@@ -1,10 +1,13 @@
 """Opens the places where blobs are kept, as the settings name them."""
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
+
+import structlog
 
 from comfyrail.bootstrap.settings import Settings
 from comfyrail.errors import ConfigurationError
@@ -13,6 +16,8 @@ from comfyrail.results.blob_store import BlobStore
 from comfyrail.results.disk_blobs import DiskBlobStore
 from comfyrail.results.object_location import open_location
 from comfyrail.results.tiered_blobs import TieredBlobStore
+
+log = structlog.get_logger(__name__)
 
 BLOB_FOLDER = "blobs"
 CACHE_FOLDER = "blobs-cache"
@@ -38,6 +43,8 @@ async def open_blobs(
     `refused` is called when a disk does not take something.
     """
     urls = _urls(settings)
+    if MAIN in urls:
+        await asyncio.to_thread(_warn_of_blobs_left, settings)
     remote = sum(_folder_of(url) is None for url in urls.values())
     cache_bytes = settings.blob_cache_bytes // max(1, remote)
 
@@ -55,6 +62,18 @@ async def open_blobs(
         if current is not main:
             tiers[name] = current
     return TieredBlobStore(main, tiers) if tiers else main
+
+
+def _warn_of_blobs_left(settings: Settings) -> None:
+    """What was made before the blobs moved elsewhere is not found there by itself."""
+    left = settings.data / BLOB_FOLDER
+    if next(left.glob("??/*"), None) is not None:
+        log.warning(
+            "blobs_left_on_disk",
+            folder=str(left),
+            advice="They are looked for in blob_url only. Copy them there; see 'Move there' in "
+            "docs/how-to/keep-outputs-in-object-storage.md.",
+        )
 
 
 def describe_blobs(settings: Settings) -> str:

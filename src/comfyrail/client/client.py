@@ -377,11 +377,19 @@ class ComfyrailClient:
         does.
         """
         path = f"/v1/events/stream{query(**filters)}"
-        async for event in self._follow(path, after, FeedEvent, lambda each: each.id):
+        async for event in self._follow(
+            path, after, FeedEvent, lambda each: each.id, is_patient_at_first=False
+        ):
             yield event
 
     async def _follow(
-        self, path: str, after: int | None, kind: type[Reply], number_of: Callable[[Reply], int]
+        self,
+        path: str,
+        after: int | None,
+        kind: type[Reply],
+        number_of: Callable[[Reply], int],
+        *,
+        is_patient_at_first: bool = True,
     ) -> AsyncIterator[Reply]:
         broken = ServerUnreachable(f"No answer from {self.server}: the event stream ends too early")
         async for item in follow(
@@ -391,6 +399,7 @@ class ComfyrailClient:
             after,
             self._patience,
             broken,
+            is_patient_at_first=is_patient_at_first,
         ):
             yield item
 

@@ -28,20 +28,24 @@ async def follow(
     after: int | None,
     patience: float,
     broken: ServerUnreachable,
+    *,
+    is_patient_at_first: bool = True,
 ) -> AsyncIterator[Item]:
     """Items until the stream is closed; it is taken up again where it broke.
 
+    `is_patient_at_first` False: a server that does not answer the first call is not waited for.
     `number_of` also reads where a stream has begun. Raises ServerUnreachable, `broken` where no
     other reason is known, when the line stays broken for longer than the patience.
     """
     now = asyncio.get_running_loop().time
     broken_at: float | None = None
     failures = 0
+    was_open = False
     while True:
         problem: Exception = broken
         try:
             async for name, data in open_stream(after):
-                broken_at, failures = None, 0
+                broken_at, failures, was_open = None, 0, True
                 if name == CLOSE:
                     return
                 item = None if name == POSITION else read(data)
@@ -58,7 +62,7 @@ async def follow(
                 raise
             problem = error
         broken_at = now() if broken_at is None else broken_at
-        if now() - broken_at >= patience:
+        if now() - broken_at >= patience or not (was_open or is_patient_at_first):
             raise problem
         await asyncio.sleep(RECONNECT_SECONDS[min(failures, len(RECONNECT_SECONDS) - 1)])
         failures += 1

@@ -47,7 +47,7 @@ def recipients_of(url: str) -> Sequence[str]:
     if not 1 <= len(found) <= MOST_RECIPIENTS:
         raise InvalidWebhook(f"A mailto: URL has {MOST_RECIPIENTS} addresses at most.")
     for address in found:
-        if len(address) > 254 or not _ADDRESS.fullmatch(address):
+        if len(address) > 254 or address.startswith("/") or not _ADDRESS.fullmatch(address):
             raise InvalidWebhook(
                 f"{address[:80]!r} is no address of email. Write mailto:me@example.com and nothing "
                 "behind it."

@@ -4,6 +4,7 @@ Credentials, region and endpoint come from the environment, as the storage's own
 (AWS_…, GOOGLE_…, AZURE_…).
 """
 
+import os
 import re
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,6 +24,7 @@ REQUEST_SECONDS = 30
 TRIES = 2
 TRYING_SECONDS = 15
 SCHEMES = ("s3", "gs", "az")
+ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AWS_ENDPOINT_URL_S3")
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 
@@ -59,6 +61,7 @@ def open_location(url: str, what: str) -> ObjectLocation:
         raise ConfigurationError(
             f"{what} has more than a bucket and a folder in it.", code="BLOB_URL_INVALID"
         )
+    _check_endpoint(what)
     try:
         bucket = _open_bucket(parts.scheme, parts.netloc)
     except ImportError as error:
@@ -71,6 +74,17 @@ def open_location(url: str, what: str) -> ObjectLocation:
             f"{what} cannot be used: {told(error)}", code="BLOB_STORE_UNREACHABLE"
         ) from error
     return ObjectLocation(bucket, f"{folder}/" if folder else "", url, parts.scheme == "s3")
+
+
+def _check_endpoint(what: str) -> None:
+    """The library ends badly over an address without a scheme."""
+    for name in ENDPOINTS:
+        given = os.environ.get(name)
+        if given and urlsplit(given).scheme not in {"http", "https"}:
+            raise ConfigurationError(
+                f"{what}: {name} begins with http:// or https://, unlike {given[:80]!r}.",
+                code="BLOB_URL_INVALID",
+            )
 
 
 def _open_bucket(scheme: str, name: str) -> "Bucket":

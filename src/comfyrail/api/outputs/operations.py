@@ -12,7 +12,10 @@ OPERATIONS: Operations = {
         Permission.JOBS_READ, "Search outputs", contract.FoundOutputs
     ),
     ("get", contract.ZIP): Operation(
-        Permission.JOBS_READ, "Download what a search finds", "application/zip", errors=(410,)
+        Permission.JOBS_READ,
+        "Download what a search finds",
+        "application/zip",
+        errors=(404, 410),
     ),
     ("get", EXECUTION + "/outputs.zip"): Operation(
         Permission.JOBS_READ,

@@ -27,7 +27,7 @@ from comfyrail.api.outputs.contract import (
     LinkRequest,
 )
 from comfyrail.api.services import Services, principal_of, services_of
-from comfyrail.errors import MalformedRequest
+from comfyrail.errors import MalformedRequest, OutputNotFound
 from comfyrail.ids import BatchId, JobId, OutputId
 from comfyrail.jobs.job import Output
 from comfyrail.jobs.output_config import Tier
@@ -114,6 +114,8 @@ async def download_found(request: Request, query: Wanted) -> Response:
     """
     services, principal = services_of(request), principal_of(request)
     page = await services.outputs.search(principal, query, None, MOST_IN_ZIP)
+    if not page.outputs:
+        raise OutputNotFound("There are no outputs like that.")
     return _zip_response(services, [each.output for each in page.outputs], "outputs")
 
 
