@@ -91,7 +91,8 @@ async def test_an_email_has_text_and_html_and_the_id_of_its_delivery(
         assert letter["From"] == SENDER
         assert letter["Date"].datetime.tzinfo is not None
         assert letter["Message-ID"] == f"<{done.id}@example.com>"
-        assert "It has made 1 outputs." in part(letter, "plain")
+        assert "Outputs: 1." in part(letter, "plain")
+        assert "href" not in part(letter, "html"), "paths of the server lead nowhere in a mail"
         assert "<b>.png" in part(letter, "plain")
         assert "&lt;b&gt;.png</a>" in part(letter, "html")
 

@@ -24,7 +24,7 @@ _NAME = "{{ title }}"
 _WORDINGS: dict[str, Wording] = {
     EventType.QUEUED: Wording(f"{_NAME} is queued", "It waits for a worker."),
     EventType.STARTED: Wording(f"{_NAME} has started", "It runs on {{ data.worker_id }}."),
-    EventType.COMPLETED: Wording(f"{_NAME} is done", "It has made {{ data.outputs }} outputs."),
+    EventType.COMPLETED: Wording(f"{_NAME} is done", "Outputs: {{ data.outputs }}."),
     EventType.FAILED: Wording(f"{_NAME} has failed", "{{ error.message }}"),
     EventType.CANCELLED: Wording(f"{_NAME} was cancelled", "It was stopped before its end."),
     EventType.WARNING: Wording(f"{_NAME}: a warning", "{{ data.message }}"),
@@ -48,16 +48,13 @@ def text_of(message: Mapping[str, Any]) -> str:
         lines += ["", f"Execution: {message['execution_id']}", f"Time: {message['timestamp']}"]
     links = _links(message)
     if links:
-        lines += ["", *(f"{name}: {url}" for name, url in links)]
+        lines += ["", *(f"{name}: {url}" if url else name for name, url in links)]
     return "\n".join(lines) + "\n"
 
 
 def html_of(message: Mapping[str, Any]) -> str:
     paragraphs = html.escape(text_of({**message, "outputs": []})).strip().replace("\n", "<br>\n")
-    items = "".join(
-        f'<li><a href="{html.escape(url)}">{html.escape(name)}</a></li>\n'
-        for name, url in _links(message)
-    )
+    items = "".join(f"<li>{_link(name, url)}</li>\n" for name, url in _links(message))
     title = html.escape(subject_of(message))
     listed = f"<ul>\n{items}</ul>\n" if items else ""
     return (
@@ -88,6 +85,15 @@ def _named(message: Mapping[str, Any]) -> dict[str, Any]:
     return {**message, "title": name or "Comfyrail"}
 
 
-def _links(message: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _links(message: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+    """Names of outputs, with their URLs where those can be opened from anywhere."""
     outputs = message.get("outputs") or []
-    return [(each["filename"], each["url"]) for each in outputs[:MOST_LINKS]]
+    return [
+        (each["filename"], each["url"] if each["url"].startswith("http") else None)
+        for each in outputs[:MOST_LINKS]
+    ]
+
+
+def _link(name: str, url: str | None) -> str:
+    text = html.escape(name)
+    return text if url is None else f'<a href="{html.escape(url)}">{text}</a>'
