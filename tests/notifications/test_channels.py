@@ -94,7 +94,7 @@ async def test_an_email_has_text_and_html_and_the_id_of_its_delivery(
         assert "Outputs: 1." in part(letter, "plain")
         assert "href" not in part(letter, "html"), "paths of the server lead nowhere in a mail"
         assert "<b>.png" in part(letter, "plain")
-        assert "&lt;b&gt;.png</a>" in part(letter, "html")
+        assert "<li>&lt;b&gt;.png</li>" in part(letter, "html")
 
 
 async def test_nothing_that_a_job_says_can_begin_a_header_of_an_email(
