@@ -192,7 +192,9 @@ def test_outputs_can_come_inside_the_reply(running_server: Comfyrail) -> None:
 
 
 def test_deleted_output_is_gone_and_says_so_everywhere(running_server: Comfyrail) -> None:
-    job_id, (output, *_) = made(running_server, picture(49))
+    graph = picture(49)
+    graph["3"]["inputs"]["filename_prefix"] = "deleted-one"  # no other test makes such a file
+    job_id, (output, *_) = made(running_server, graph)
     own = f"/v1/outputs/{output['output_id']}"
     _, link = running_server.call("POST", f"{own}/link")
     assert running_server.fetch("DELETE", own)[0] == 204
