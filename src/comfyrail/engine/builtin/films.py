@@ -1,15 +1,13 @@
 """Nodes that make, read and save films."""
 
-import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from comfyrail.engine.builtin.embedding import texts_to_embed
+from comfyrail.engine.builtin.input_files import InputFiles
 from comfyrail.engine.context import NodeContext
-from comfyrail.engine.definition import InputCheck, Literals, NodeInputs, NodeResult, node
-from comfyrail.engine.file_hash import content_hash
+from comfyrail.engine.definition import NodeResult, node
 from comfyrail.engine.film_files import Film, decode_film, encode_mp4, encode_webm
-from comfyrail.engine.folders import Folders
 from comfyrail.engine.output_names import fill_in_tokens
 from comfyrail.engine.pixels import FloatArray
 from comfyrail.engine.sound_values import Sound
@@ -20,7 +18,7 @@ _HIDDEN: Mapping[str, Literal["PROMPT", "EXTRA_PNGINFO"]] = {
     "prompt": "PROMPT",
     "extra_pnginfo": "EXTRA_PNGINFO",
 }
-_SUFFIXES = (".mp4", ".m4v", ".mov", ".webm", ".mkv", ".avi", ".ogv")
+_FILMS = InputFiles("file", "video", (".mp4", ".m4v", ".mov", ".webm", ".mkv", ".avi", ".ogv"))
 
 
 @node(
@@ -57,45 +55,19 @@ def get_video_components(video: Film) -> tuple[FloatArray, Sound | None, float]:
     return video["images"], video["audio"], float(video["frame_rate"])
 
 
-def _list_films(folders: Folders) -> list[str]:
-    if not folders.input.is_dir():
-        return []
-    with os.scandir(folders.input) as entries:
-        return sorted(
-            entry.name
-            for entry in entries
-            if entry.is_file() and entry.name.lower().endswith(_SUFFIXES)
-        )
-
-
-def _find_missing_film(literals: Literals, folders: Folders) -> str | None:
-    path = folders.locate(str(literals["file"]))
-    return None if path and path.is_file() else f"Invalid video file: {literals['file']}"
-
-
-def _hash_film(inputs: NodeInputs) -> str:
-    path = inputs.folders.locate(str(inputs.literals["file"]))
-    if path is None:
-        raise FileNotFoundError(f"Invalid video file: {inputs.literals['file']}")
-    return content_hash(path)
-
-
 @node(
     "LoadVideo",
     required={"file": ([], {"multiselect": False, "video_upload": True})},
-    listed_choices={"file": _list_films},
+    listed_choices={"file": _FILMS.choices},
     outputs=("VIDEO",),
     category=_CATEGORY,
     display_name="Load Video",
     schema="v3",
-    check=InputCheck(("file",), _find_missing_film),
-    fingerprint=_hash_film,
+    check=_FILMS.check,
+    fingerprint=_FILMS.fingerprint,
 )
 def load_video(file: str, context: NodeContext) -> dict[str, Any]:
-    path = context.folders.locate(str(file))
-    if path is None:
-        raise FileNotFoundError(f"Invalid video file: {file}")
-    return decode_film(path, context.check_interrupt)
+    return decode_film(_FILMS.path(context.folders, file), context.check_interrupt)
 
 
 @node(

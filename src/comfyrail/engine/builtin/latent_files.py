@@ -1,62 +1,37 @@
 """Nodes that read and write files of latents."""
 
-import os
 from typing import Any
 
 import numpy as np
 
 from comfyrail.engine.builtin.embedding import texts_to_embed
+from comfyrail.engine.builtin.input_files import InputFiles
 from comfyrail.engine.context import NodeContext
-from comfyrail.engine.definition import InputCheck, Literals, NodeInputs, NodeResult, node
-from comfyrail.engine.file_hash import content_hash
-from comfyrail.engine.folders import Folders
+from comfyrail.engine.definition import NodeResult, node
 from comfyrail.engine.latent_values import Latent
 from comfyrail.engine.output_names import fill_in_tokens
 from comfyrail.engine.tensor_files import TensorFile, encode_tensors
 
 _CATEGORY = "_for_testing"
 _SUFFIX = ".latent"
+_LATENTS = InputFiles("latent", "latent", (_SUFFIX,))
 _SAMPLES = "latent_tensor"
 _UNSCALED = "latent_format_version_0"
 """A tensor whose presence says that samples are as they are in a graph."""
 _OLD_SCALE = np.float32(1.0 / 0.18215)
 
 
-def _list_latents(folders: Folders) -> list[str]:
-    if not folders.input.is_dir():
-        return []
-    with os.scandir(folders.input) as entries:
-        return sorted(
-            entry.name for entry in entries if entry.is_file() and entry.name.endswith(_SUFFIX)
-        )
-
-
-def _find_missing_latent(literals: Literals, folders: Folders) -> str | None:
-    path = folders.locate(str(literals["latent"]))
-    return None if path and path.is_file() else f"Invalid latent file: {literals['latent']}"
-
-
-def _hash_latent(inputs: NodeInputs) -> str:
-    path = inputs.folders.locate(str(inputs.literals["latent"]))
-    if path is None:
-        raise FileNotFoundError(f"Invalid latent file: {inputs.literals['latent']}")
-    return content_hash(path)
-
-
 @node(
     "LoadLatent",
     required={"latent": ([],)},
-    listed_choices={"latent": _list_latents},
+    listed_choices={"latent": _LATENTS.choices},
     outputs=("LATENT",),
     category=_CATEGORY,
-    check=InputCheck(("latent",), _find_missing_latent),
-    fingerprint=_hash_latent,
+    check=_LATENTS.check,
+    fingerprint=_LATENTS.fingerprint,
 )
 def load_latent(latent: str, context: NodeContext) -> Latent:
-    path = context.folders.locate(str(latent))
-    if path is None:
-        raise FileNotFoundError(f"Invalid latent file: {latent}")
-    file = TensorFile(path)
+    file = TensorFile(_LATENTS.path(context.folders, latent))
     samples = file.read_floats(_SAMPLES)
     return {"samples": samples if _UNSCALED in file else samples * _OLD_SCALE}
 

@@ -1,57 +1,27 @@
 """Nodes that load images from files."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 from PIL import Image
 
 from comfyrail.engine.builtin.images import LARGEST_SIDE
+from comfyrail.engine.builtin.input_files import InputFiles
 from comfyrail.engine.context import NodeContext
-from comfyrail.engine.definition import InputCheck, Literals, NodeInputs, define_node, node
-from comfyrail.engine.file_hash import content_hash
-from comfyrail.engine.folders import Folders
+from comfyrail.engine.definition import define_node, node
 from comfyrail.engine.picture_files import frames_of, open_picture, to_mode, upright
 from comfyrail.engine.pixels import FloatArray, to_floats
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif")
+_IMAGES = InputFiles("image", "image", IMAGE_SUFFIXES)
 MASK_WITHOUT_ALPHA = 64
 """ComfyUI's mask of an image that has no alpha: this many zeros squared, whatever its size."""
 _CAPTURED_SIDE = ("INT", {"default": 0, "min": 0, "max": LARGEST_SIDE, "step": 1})
-
-
-def _list_images(folders: Folders) -> list[str]:
-    if not folders.input.is_dir():
-        return []
-    with os.scandir(folders.input) as entries:
-        return sorted(
-            entry.name
-            for entry in entries
-            if entry.is_file() and entry.name.lower().endswith(IMAGE_SUFFIXES)
-        )
-
-
-def _find_missing_image(literals: Literals, folders: Folders) -> str | None:
-    path = folders.locate(str(literals["image"]))
-    return None if path and path.is_file() else f"Invalid image file: {literals['image']}"
-
-
-def _hash_image(inputs: NodeInputs) -> str:
-    return content_hash(_existing_path(inputs.folders, str(inputs.literals["image"])))
-
-
-def _existing_path(folders: Folders, name: str) -> Path:
-    path = folders.locate(name)
-    if path is None:
-        raise FileNotFoundError(f"Invalid image file: {name}")
-    return path
 
 
 def _load_frames(image: str, context: NodeContext) -> tuple[FloatArray, FloatArray]:
     """All frames of an image file, turned as its EXIF says, and what is transparent in them."""
     frames: list[FloatArray] = []
     masks: list[FloatArray] = []
-    with open_picture(_existing_path(context.folders, str(image))) as picture:
+    with open_picture(_IMAGES.path(context.folders, image)) as picture:
         for raw in frames_of(picture):
             context.check_interrupt()
             frame = upright(raw)
@@ -75,12 +45,12 @@ load_image = define_node(
     "LoadImage",
     _load_frames,
     required={"image": ([], {"image_upload": True})},
-    listed_choices={"image": _list_images},
+    listed_choices={"image": _IMAGES.choices},
     outputs=("IMAGE", "MASK"),
     category="image",
     display_name="Load Image",
-    check=InputCheck(("image",), _find_missing_image),
-    fingerprint=_hash_image,
+    check=_IMAGES.check,
+    fingerprint=_IMAGES.fingerprint,
 )
 
 load_image_output = define_node(
@@ -105,7 +75,7 @@ load_image_output = define_node(
     display_name="Load Image (from Outputs)",
     experimental=True,
     check=load_image.check,
-    fingerprint=_hash_image,
+    fingerprint=_IMAGES.fingerprint,
 )
 
 
@@ -121,7 +91,7 @@ load_image_output = define_node(
     category="image",
     display_name="Webcam Capture",
     check=load_image.check,
-    fingerprint=_hash_image,
+    fingerprint=_IMAGES.fingerprint,
 )
 def load_capture(
     *, image: str, width: int, height: int, capture_on_queue: bool, context: NodeContext

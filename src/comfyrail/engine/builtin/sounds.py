@@ -1,6 +1,5 @@
 """Nodes that make, read and save sounds."""
 
-import os
 import secrets
 import string
 from collections.abc import Mapping
@@ -8,10 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from comfyrail.engine.builtin.embedding import texts_to_embed
+from comfyrail.engine.builtin.input_files import InputFiles
 from comfyrail.engine.context import NodeContext
-from comfyrail.engine.definition import InputCheck, Literals, NodeInputs, NodeResult, node
-from comfyrail.engine.file_hash import content_hash
-from comfyrail.engine.folders import Folders
+from comfyrail.engine.definition import NodeResult, node
 from comfyrail.engine.output_names import fill_in_tokens
 from comfyrail.engine.sound_files import decode_sound, encode_sound, type_of_file
 from comfyrail.engine.sound_values import (
@@ -29,9 +27,25 @@ _HIDDEN: Mapping[str, Literal["PROMPT", "EXTRA_PNGINFO"]] = {
     "prompt": "PROMPT",
     "extra_pnginfo": "EXTRA_PNGINFO",
 }
-_SUFFIXES = (
-    *(".wav", ".mp3", ".flac", ".ogg", ".opus", ".m4a", ".aac", ".mp4", ".m4v", ".mov", ".webm"),
-    *(".mkv", ".avi"),
+_SOUNDS = InputFiles(
+    "audio",
+    "audio",
+    (
+        *(
+            ".wav",
+            ".mp3",
+            ".flac",
+            ".ogg",
+            ".opus",
+            ".m4a",
+            ".aac",
+            ".mp4",
+            ".m4v",
+            ".mov",
+            ".webm",
+        ),
+        *(".mkv", ".avi"),
+    ),
 )
 _TEMP_PREFIX = "ComfyUI_temp_" + "".join(secrets.choice(string.ascii_lowercase) for _ in range(5))
 _MP3_OPTIONS = {"V0": {"flags": "+qscale", "global_quality": "0"}, "128k": {}, "320k": {}}
@@ -77,47 +91,20 @@ def empty_audio(duration: float, sample_rate: int, channels: int) -> dict[str, A
     return silence(duration, sample_rate, channels)
 
 
-def _list_sounds(folders: Folders) -> list[str]:
-    if not folders.input.is_dir():
-        return []
-    with os.scandir(folders.input) as entries:
-        return sorted(
-            entry.name
-            for entry in entries
-            if entry.is_file() and entry.name.lower().endswith(_SUFFIXES)
-        )
-
-
-def _find_missing_sound(literals: Literals, folders: Folders) -> str | None:
-    path = folders.locate(str(literals["audio"]))
-    return None if path and path.is_file() else f"Invalid audio file: {literals['audio']}"
-
-
-def _hash_sound(inputs: NodeInputs) -> str:
-    return content_hash(_existing_path(inputs.folders, str(inputs.literals["audio"])))
-
-
-def _existing_path(folders: Folders, name: str) -> Path:
-    path = folders.locate(name)
-    if path is None:
-        raise FileNotFoundError(f"Invalid audio file: {name}")
-    return path
-
-
 @node(
     "LoadAudio",
     required={"audio": ([], {"audio_upload": True})},
-    listed_choices={"audio": _list_sounds},
+    listed_choices={"audio": _SOUNDS.choices},
     outputs=("AUDIO",),
     category=_CATEGORY,
     display_name="Load Audio",
-    check=InputCheck(("audio",), _find_missing_sound),
-    fingerprint=_hash_sound,
+    check=_SOUNDS.check,
+    fingerprint=_SOUNDS.fingerprint,
 )
 def load_audio(audio: str, context: NodeContext) -> dict[str, Any]:
     from comfyrail.engine.containers import opened_container  # noqa: PLC0415 - loads PyAV
 
-    path = _existing_path(context.folders, str(audio))
+    path = _SOUNDS.path(context.folders, audio)
     with opened_container(path, type_of_file(path)) as container:
         if not container.streams.audio:
             raise ValueError("There is no sound in the file.")
