@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test check format test-comfyui bench clean
+.PHONY: help install page run test check format screenshots test-comfyui bench clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -18,10 +18,16 @@ $(INSTALLED): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
+page: $(INSTALLED) ## Build the web page into the package
+	@$(BIN)/python scripts/build_page.py
+
 run: $(INSTALLED) ## Start the server on http://127.0.0.1:8080 and run an example through it
+	@$(BIN)/python scripts/build_page.py --if-possible
 	@$(BIN)/python scripts/demo.py
 
 test: $(INSTALLED) ## Run every test that a fresh machine can run
+	@$(BIN)/python scripts/build_page.py
+	$(BIN)/python scripts/build_page.py --test
 	$(BIN)/python scripts/run_tests.py
 
 check: $(INSTALLED) ## Lint, format, types, import rule
@@ -29,10 +35,14 @@ check: $(INSTALLED) ## Lint, format, types, import rule
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/build_page.py --check
 
 format: $(INSTALLED) ## Format the sources
 	$(BIN)/ruff check --fix --quiet . || true
 	$(BIN)/ruff format .
+
+screenshots: page ## Take the pictures of the page that the docs have
+	$(BIN)/python scripts/screenshots.py
 
 test-comfyui: $(INSTALLED) ## Run the tests against a real ComfyUI (installed once, outside the repo)
 	$(BIN)/python tests/comfyui_peer/install.py
@@ -42,4 +52,4 @@ bench: $(INSTALLED) ## Measure the hot paths beside their peers (by hand, on a q
 	$(BIN)/python -m bench $(BENCH)
 
 clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) web/node_modules src/comfyrail/api/page_files .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -7,7 +7,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 
-from bench import affinity, duration, engine, scheduling, service, validation, webhooks
+from bench import affinity, duration, engine, page, scheduling, service, validation, webhooks
 
 BENCHMARKS: dict[str, Callable[[], Awaitable[None]]] = {
     "start": service.start,
@@ -20,6 +20,7 @@ BENCHMARKS: dict[str, Callable[[], Awaitable[None]]] = {
     "scheduling": scheduling.rounds,
     "affinity": affinity.warm_models,
     "webhooks": webhooks.deliveries,
+    "page": page.smoothness,
 }
 
 

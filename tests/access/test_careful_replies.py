@@ -78,6 +78,25 @@ def test_key_made_with_a_token_or_a_session_ends_with_it(gate: Comfyrail) -> Non
     assert json.loads(said)["expires_at"] is None
 
 
+@pytest.mark.parametrize("end", [None, "2098-01-01T00:00:00Z"], ids=["for-ever", "with-an-end"])
+def test_key_made_in_a_session_ends_with_the_key_that_began_it(
+    gate: Comfyrail, end: str | None
+) -> None:
+    body = {"name": "login"} if end is None else {"name": "login", "expires_at": end}
+    _, said = post(gate, "/v1/keys", body, **admin(gate))
+    reply, _ = post(gate, "/v1/session", {"key": json.loads(said)["key"]})
+    cookie = reply.headers["Set-Cookie"].partition(";")[0]
+    of_page = {"Cookie": cookie, "Origin": f"http://{urlsplit(gate.url).netloc}"}
+    _, said = post(gate, "/v1/keys", {"name": "k"}, **of_page)
+    assert json.loads(said)["expires_at"] == end
+    sooner = {"name": "k", "expires_at": "2097-01-01T00:00:00Z"}
+    _, said = post(gate, "/v1/keys", sooner, **of_page)
+    assert json.loads(said)["expires_at"] == sooner["expires_at"]
+    later = {"name": "k", "expires_at": "2099-01-01T00:00:00Z"}
+    _, said = post(gate, "/v1/keys", later, **of_page)
+    assert json.loads(said)["expires_at"] == (end or later["expires_at"])
+
+
 # Tenants
 
 

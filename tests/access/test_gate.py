@@ -154,8 +154,8 @@ def test_replies_have_security_headers_wherever_they_come_from(gate: Comfyrail) 
     assert secure["Strict-Transport-Security"].startswith("max-age=")
 
 
-def test_start_page_needs_no_inline_style(gate: Comfyrail) -> None:
-    page = ask(gate, "GET", "/")[1].decode()
+def test_login_page_needs_no_inline_style(gate: Comfyrail) -> None:
+    page = ask(gate, "GET", "/login")[1].decode()
     assert "<style" not in page
     assert "style=" not in page
     assert '<link rel="stylesheet" href="/comfyrail.css">' in page

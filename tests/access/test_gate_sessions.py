@@ -1,16 +1,23 @@
 """Sessions of browsers: they begin with a key or a token, and only our own pages may use them."""
 
 import json
+from base64 import urlsafe_b64encode
+from dataclasses import replace
 from http.cookies import SimpleCookie
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import aiohttp
+import msgspec
 import pytest
 
+from comfyrail.access.gatekeeper import Gatekeeper
+from comfyrail.access.permissions import Permission
+from comfyrail.access.principal import Principal
 from comfyrail.access.sessions import COOKIE, SECRET_BYTES, SESSION_SECONDS, Sessions
 from comfyrail.api.session.page import local_path, login_page
-from comfyrail.clock import Instant
+from comfyrail.clock import Instant, after
+from comfyrail.ids import TenantId
 from tests.access.gate_parts import (
     HandClock,
     admin_key,
@@ -332,3 +339,73 @@ def test_cookie_of_another_server_is_not_ours() -> None:
     clock = HandClock()
     _, cookie = Sessions(b"s" * 32, NoStore(), clock).begin("key", "abc")
     assert Sessions(b"t" * 32, NoStore(), clock).read(cookie) is None
+
+
+class OneUser:
+    """Accounts with one key and one user, who are the same person."""
+
+    def __init__(self, key_ends: Instant | None) -> None:
+        self.principal = Principal(TenantId("ann"), user_id="ann", expires_at=key_ends)
+
+    async def principal_of_key(self, text: str) -> Principal:
+        return replace(self.principal, key_id=text)
+
+    async def principal_of_key_id(self, key_id: str) -> Principal:
+        return replace(self.principal, key_id=key_id)
+
+    async def principal_of_user(
+        self, user_id: str, tier: str, permissions: frozenset[Permission]
+    ) -> Principal:
+        return replace(
+            self.principal, user_id=user_id, tier=tier, permissions=permissions, expires_at=None
+        )
+
+
+async def recognized(keeper: Gatekeeper, cookie: str) -> Principal:
+    found = await keeper.recognize_session(cookie)
+    assert found is not None
+    return found[0]
+
+
+@pytest.mark.parametrize("days", [None, 1, 30], ids=["for-ever", "a-day", "a-month"])
+async def test_session_remembers_when_its_key_ends(days: int | None) -> None:
+    clock = HandClock()
+    end = None if days is None else after(clock.now(), days * 86_400.0)
+    keeper = Gatekeeper(OneUser(end), Sessions(b"s" * 32, NoStore(), clock))
+    principal = await recognized(keeper, (await keeper.log_in("crk_abc")).cookie)
+    assert principal.expires_at == after(clock.now(), SESSION_SECONDS)
+    assert principal.keys_end_at == end
+
+
+async def test_session_whose_key_ends_sooner_now_gives_no_longer_keys() -> None:
+    clock = HandClock()
+    accounts = OneUser(None)
+    keeper = Gatekeeper(accounts, Sessions(b"s" * 32, NoStore(), clock))
+    login = await keeper.log_in("crk_abc")
+    end = after(clock.now(), 60)
+    accounts.principal = replace(accounts.principal, expires_at=end)
+    principal = await recognized(keeper, login.cookie)
+    assert principal.expires_at == principal.keys_end_at == end
+
+
+async def test_session_of_a_token_remembers_when_that_ends() -> None:
+    clock = HandClock()
+    sessions = Sessions(b"s" * 32, NoStore(), clock)
+    keeper = Gatekeeper(OneUser(None), sessions)
+    end = after(clock.now(), 5 * 86_400.0)
+    _, cookie = sessions.begin("user", "ann", latest=end, began_until=end)
+    principal = await recognized(keeper, cookie)
+    assert principal.expires_at == after(clock.now(), SESSION_SECONDS)
+    assert principal.keys_end_at == end
+
+
+async def test_session_of_an_earlier_version_gives_keys_that_end_with_it() -> None:
+    clock = HandClock()
+    sessions = Sessions(b"s" * 32, NoStore(), clock)
+    note, _ = sessions.begin("key", "abc")
+    content = msgspec.json.encode(msgspec.structs.replace(note, began_until=msgspec.UNSET))
+    assert b"began_until" not in content
+    signature = sessions._sign(content)
+    parts = (urlsafe_b64encode(part).decode().rstrip("=") for part in (content, signature))
+    principal = await recognized(Gatekeeper(OneUser(None), sessions), ".".join(parts))
+    assert principal.keys_end_at == principal.expires_at == note.expires_at

@@ -1,4 +1,4 @@
-"""The start page and the login page say who one is, and let one go."""
+"""The login page says who one is, and lets one go."""
 
 import json
 from http.cookies import SimpleCookie
@@ -6,9 +6,10 @@ from urllib.parse import urlsplit
 
 from comfyrail.access.principal import Principal
 from comfyrail.access.sessions import COOKIE
-from comfyrail.api.session.page import start_page
+from comfyrail.api.session.page import unbuilt_page
 from comfyrail.ids import TenantId
 from tests.access.gate_parts import ask, code_of, new_user, token
+from tests.page.facts import facts_in
 from tests.processes import Comfyrail
 
 
@@ -18,22 +19,14 @@ def session_of(gate: Comfyrail, user: str) -> str:
     return f"{COOKIE}={SimpleCookie(reply.headers['Set-Cookie'])[COOKIE].value}"
 
 
-def test_start_page_says_that_nobody_is_logged_in(gate: Comfyrail) -> None:
-    page = ask(gate, "GET", "/")[1].decode()
-    assert "Nobody is logged in" in page
-    assert 'href="/login"' in page
-    assert "/logout" not in page
-
-
-def test_pages_say_who_is_logged_in(gate: Comfyrail) -> None:
+def test_login_page_says_who_is_logged_in(gate: Comfyrail) -> None:
     user = new_user("ann")
     cookie = session_of(gate, user)
-    for path in ("/", "/login?next=/editor"):
-        reply, content = ask(gate, "GET", path, Cookie=cookie)
-        assert reply.headers["Cache-Control"] == "no-store"
-        page = content.decode()
-        assert f"You are <strong>{user}</strong>" in page
-        assert '<form method="post" action="/logout">' in page
+    reply, content = ask(gate, "GET", "/login?next=/editor", Cookie=cookie)
+    assert reply.headers["Cache-Control"] == "no-store"
+    page = content.decode()
+    assert f"You are <strong>{user}</strong>" in page
+    assert '<form method="post" action="/logout">' in page
     assert 'href="/editor">Go on' in page
 
 
@@ -55,6 +48,28 @@ def test_page_of_another_site_cannot_log_anybody_out(gate: Comfyrail) -> None:
 
 
 def test_names_of_users_are_texts() -> None:
-    page = start_page(Principal(TenantId("<i>"), user_id='"><script>'), "x", has_access=True)
+    page = unbuilt_page(Principal(TenantId("<i>"), user_id='"><script>'), has_access=True)
     assert "<script>" not in page
     assert "<i>" not in page
+
+
+def test_server_whose_page_was_not_built_says_how_to_build_it() -> None:
+    page = unbuilt_page(None, has_access=True)
+    assert "make page" in page
+    assert 'href="/login"' in page
+    assert "/logout" not in page
+    assert 'href="/docs"' in unbuilt_page(None, has_access=False)
+
+
+def test_nobody_is_told_anything_before_logging_in(gate: Comfyrail) -> None:
+    facts = facts_in(ask(gate, "GET", "/")[1].decode())
+    assert facts["access"] is True
+    assert facts["user"] is None
+    assert facts["events"] is None
+
+
+def test_page_says_who_is_logged_in(gate: Comfyrail) -> None:
+    user = new_user("ann")
+    credential = token(user_id=user, tier="basic")
+    page = ask(gate, "GET", "/", Authorization=f"Bearer {credential}")[1].decode()
+    assert facts_in(page)["user"]["user_id"] == user

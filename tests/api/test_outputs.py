@@ -247,6 +247,28 @@ def test_zip_heeds_the_filters_of_the_search(running_server: Comfyrail) -> None:
         assert len(archive.namelist()) == 1
 
 
+def test_outputs_are_chosen_by_their_ids(running_server: Comfyrail) -> None:
+    _, first = made(running_server, titled_picture(0x4908, "chosen", "by ids"))
+    _, second = made(running_server, titled_picture(0x4909, "chosen-too", "by ids"))
+    wanted = [first[0]["output_id"], second[1]["output_id"]]
+    found = search(running_server, output_id=",".join(wanted))
+    assert [each["output"]["output_id"] for each in found] == sorted(wanted, reverse=True)
+    repeated = f"/v1/outputs.zip?output_id={wanted[0]}&output_id={wanted[1]}"
+    with zipfile.ZipFile(io.BytesIO(running_server.fetch("GET", repeated)[1])) as archive:
+        assert sorted(archive.namelist()) == sorted([first[0]["filename"], second[1]["filename"]])
+
+
+@pytest.mark.parametrize(
+    "ids",
+    ["", "a,,b", "x" * 65, ",".join(str(number) for number in range(201))],
+    ids=["empty", "empty-among-others", "too-long", "too-many"],
+)
+def test_ids_that_none_can_be_are_refused(running_server: Comfyrail, ids: str) -> None:
+    status, body = running_server.call("GET", f"/v1/outputs?output_id={ids}")
+    assert status == 400, body
+    assert "output_id" in body["error"]["message"]
+
+
 def test_followers_of_a_link_keep_its_file_no_longer_than_it_is_good(
     running_server: Comfyrail,
 ) -> None:

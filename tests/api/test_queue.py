@@ -179,11 +179,70 @@ def test_nodes_of_a_job_are_told_while_it_runs_and_after(running_server: Comfyra
     assert running_server.call("GET", "/v1/workflows/execution/nope/nodes")[0] == 404
 
 
-def test_job_without_a_preview_says_so(running_server: Comfyrail) -> None:
+@pytest.mark.parametrize("path", ["/v1/workflows/execution", "/v2/workflows/executions"])
+def test_job_without_a_preview_says_so_and_is_no_error(
+    running_server: Comfyrail, path: str
+) -> None:
     done = running_server.wait_for(running_server.submit(picture(14)), "completed")
-    path = f"/v1/workflows/execution/{done['execution_id']}/preview"
-    status, reply = running_server.call("GET", path)
-    assert (status, reply["error"]["code"]) == (404, "PREVIEW_NOT_FOUND")
+    status, content, headers = running_server.fetch("GET", f"{path}/{done['execution_id']}/preview")
+    assert (status, content) == (204, b"")
+    assert headers["cache-control"] == "no-store"
+    status, reply = running_server.call("GET", f"{path}/nope/preview")
+    assert (status, reply["error"]["code"]) == (404, "EXECUTION_NOT_FOUND")
+
+
+OPEN = "/v1/queue/executions"
+
+
+def test_open_executions_are_listed_in_their_order_with_their_places(
+    running_server: Comfyrail,
+) -> None:
+    running = running_server.submit(slow_picture(30, 61))
+    running_server.wait_for(running, "processing")
+    running_server.call("POST", "/v1/queue/pause", {"reason": "to look"})
+    try:
+        low, high = (running_server.submit(picture(62), priority=each) for each in (1, 10))
+        later = running_server.submit(picture(63), not_before="2027-06-01T00:00:00Z")
+        status, body = running_server.call("GET", OPEN)
+        assert status == 200, body
+        assert body["next_cursor"] is None
+        found = body["executions"]
+        assert [each["id"] for each in found] == [running, high, low, later]
+        assert [each["status"] for each in found] == ["processing", *["queued"] * 3]
+        assert found[0]["worker_id"] is not None
+        assert found[0]["timing"]["estimated_remaining"] >= 5
+        assert [each["queue"]["position"] for each in found] == [None, 1, 2, None]
+        assert "to look" in found[1]["queue"]["waiting_for"]
+        assert {each["attempts"] for each in found} == {None}
+        _, shown = running_server.call("GET", f"/v2/workflows/executions/{high}")
+        # While the queue is paused, the moment at which a job expires moves on.
+        assert {**found[1], "timing": None} == {**shown, "attempts": None, "timing": None}
+        pages = [running_server.call("GET", f"{OPEN}?limit=1")[1]]
+        while pages[-1]["next_cursor"]:
+            following = f"{OPEN}?limit=1&cursor={pages[-1]['next_cursor']}"
+            pages.append(running_server.call("GET", following)[1])
+        seen = [[each["id"] for each in page["executions"]] for page in pages]
+        assert seen == [[running], [high], [low], [later]]
+    finally:
+        for job_id in (running, low, high, later):
+            running_server.call("POST", f"/v1/workflows/execution/{job_id}/cancel")
+        running_server.call("POST", "/v1/queue/resume")
+    running_server.wait_for(running, "cancelled")
+    assert running_server.call("GET", OPEN)[1]["executions"] == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["limit=0", "limit=201", "cursor=x", f"cursor={'A' * 44}", f"cursor={'A' * 99}"],
+    ids=["none", "too-many", "no-cursor", "forged", "long"],
+)
+def test_list_of_open_executions_is_asked_rightly(running_server: Comfyrail, query: str) -> None:
+    status, reply = running_server.call("GET", f"{OPEN}?{query}")
+    assert status == 400, reply
+    _, jobs = running_server.call("GET", "/v1/workflows/executions?limit=1")
+    if jobs["next_cursor"]:
+        foreign = f"{OPEN}?cursor={jobs['next_cursor']}"
+        assert running_server.call("GET", foreign)[1]["error"]["code"] == "INVALID_CURSOR"
 
 
 def test_pause_and_waiting_jobs_outlive_the_server(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.api.errors import assert_error
 from tests.graphs import picture
-from tests.processes import Comfyrail
+from tests.processes import Comfyrail, wait_until
 
 LIST = "/v1/workflows/executions"
 
@@ -116,3 +116,98 @@ def test_id_is_no_cursor(running_server: Comfyrail, path: str) -> None:
     query = "cursor=01890000-0000-7000-8000-000000000000"
     status, reply = running_server.call("GET", f"{path}?{query}")
     assert (status, reply["error"]["code"]) == (400, "INVALID_CURSOR")
+
+
+# Searching
+
+
+V2_LIST = "/v2/workflows/executions"
+
+
+def noted(number: int, words: str) -> dict[str, Any]:
+    """A picture whose file has these words in its name."""
+    graph = picture(number)
+    graph["3"]["inputs"]["filename_prefix"] = words
+    return graph
+
+
+@pytest.mark.parametrize(("path", "name"), [(LIST, "execution_id"), (V2_LIST, "id")])
+def test_executions_are_found_by_text_workflow_and_id(
+    running_server: Comfyrail, path: str, name: str
+) -> None:
+    word = f"fox{name.replace('_', '')}"
+    done = running_server.submit(noted(36, word))
+    running_server.wait_for(done, "completed")
+    later = running_server.submit(noted(37, word), not_before="2027-06-01T00:00:00Z")
+
+    def found(query: str) -> list[str]:
+        status, body = running_server.call("GET", f"{path}?{query}")
+        assert status == 200, body
+        return [each[name] for each in body["executions"]]
+
+    assert wait_until(lambda: found(f"text={word}") == [later, done])
+    assert found(f"text={word.upper()}&status=completed") == [done]
+    assert found(f"text={word}&limit=1") == [later]
+    assert found(f"text={done}") == [done]
+    assert found(f"text={later[:23]}") == [later]
+    assert found("text=nothing+like+that") == []
+    assert found("workflow_id=none@3") == []
+    status, body = running_server.call("GET", f"{path}?text=%00")
+    assert (status, body["error"]["code"]) == (400, "MALFORMED_REQUEST")
+    assert running_server.call("GET", f"{path}?text={'a' * 501}")[0] == 400
+    running_server.call("POST", f"/v1/workflows/execution/{later}/cancel")
+
+
+@pytest.mark.parametrize(("path", "name"), [(LIST, "execution_id"), (V2_LIST, "id")])
+def test_executions_of_the_library_have_a_title_and_are_found_by_their_workflow(
+    running_server: Comfyrail, path: str, name: str
+) -> None:
+    workflow = f"poster-{name[:2]}"
+    saved = {"workflow": picture(38)}
+    assert running_server.call("PUT", f"/v1/workflows/{workflow}", saved)[0] == 201
+    _, body = running_server.call("POST", "/v1/workflows/execute", {"workflow_id": workflow})
+    job_id = body["execution_id"]
+    running_server.wait_for(job_id, "completed")
+    for query in (f"workflow_id={workflow}", f"workflow_id={workflow}@1"):
+        _, page = running_server.call("GET", f"{path}?{query}")
+        assert [(each[name], each["title"]) for each in page["executions"]] == [(job_id, workflow)]
+        assert "cover" not in page["executions"][0]
+    assert running_server.call("GET", f"{path}?workflow_id={workflow}@2")[1]["executions"] == []
+    assert running_server.execution(job_id)["title"] == workflow
+    plain = running_server.submit(picture(39))
+    assert running_server.execution(plain)["title"] is None
+
+
+@pytest.mark.parametrize(("path", "name"), [(LIST, "execution_id"), (V2_LIST, "id")])
+def test_covers_show_what_executions_have_made(
+    running_server: Comfyrail, path: str, name: str
+) -> None:
+    done = running_server.submit(picture(40 + len(name), 600, 400))
+    outputs = running_server.wait_for(done, "completed")["result"]["outputs"]
+    bare = running_server.submit(picture(41), not_before="2027-06-01T00:00:00Z")
+
+    def listed_with_cover() -> dict[str, Any]:
+        _, body = running_server.call("GET", f"{path}?cover=true&limit=2")
+        return {each[name]: each for each in body["executions"]}
+
+    shown = wait_until(lambda: _with_thumbnail(listed_with_cover(), done)) or {}
+    assert (shown[bare]["cover"], shown[bare]["outputs"]) == (None, 0)
+    cover = shown[done]["cover"]
+    assert shown[done]["outputs"] == len(outputs) == 1
+    assert cover["thumbnail"].endswith(f"{cover['output_id']}/variants/thumb_256")
+    assert cover["output_id"] == outputs[0]["output_id"]
+    assert (cover["content_type"], cover["kind"]) == ("image/png", "images")
+    for url, kind in ((cover["url"], "image/png"), (cover["thumbnail"], "image/")):
+        status, content, headers = running_server.fetch("GET", url)
+        assert (status, headers["content-type"].startswith(kind)) == (200, True)
+        assert content
+    running_server.call("DELETE", f"/v1/outputs/{cover['output_id']}")
+    gone = listed_with_cover()[done]
+    assert (gone["cover"], gone["outputs"]) == (None, 0)
+    running_server.call("POST", f"/v1/workflows/execution/{bare}/cancel")
+
+
+def _with_thumbnail(found: dict[str, Any], job_id: str) -> dict[str, Any] | None:
+    """What was found, once there is a small version of the cover."""
+    cover = found[job_id]["cover"]
+    return found if cover and cover["thumbnail"] else None

@@ -8,7 +8,7 @@ import pytest
 
 from comfyrail.api.comfyui.editor import MISSING_PAGE
 from comfyrail.api.comfyui.editor_files import PACKAGE, editor_folder
-from tests.comfyui_surface.browser import chromium
+from tests.browser import chromium
 from tests.processes import Comfyrail
 
 EXPLAINED = (

@@ -1,5 +1,6 @@
 """Pictures over the socket: previews in memory, and outputs that are nowhere else [6.2]."""
 
+import asyncio
 import json
 import struct
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from comfyrail.fleet.comfyui.pictures import parse_picture
 from comfyrail.fleet.previews import Previews
 from comfyrail.ids import JobId
+from comfyrail.jobs.events import EventType
 from comfyrail.jobs.states import JobState
 from tests.fleet.bench import Bench, playing, silent, succeed
 from tests.fleet.scripted_worker import GRAPH, ScriptedWorker
@@ -50,6 +52,37 @@ async def test_preview_is_there_while_the_job_runs_and_gone_after(bench: Bench) 
         assert (await bench.end(run)).state is JobState.COMPLETED
         assert bench.previews.latest(run.job_id) is None
         assert not any("jpeg" in str(event.data) for event in await bench.events(run.job_id))
+
+
+async def test_progress_tells_how_many_previews_there_were(bench: Bench) -> None:
+    async with playing(silent) as worker:
+        run = await bench.begin(await bench.connect(worker))
+        await bench.until(lambda: worker.queue)
+        prompt_id = run.attempt.prompt_id
+        await worker.say("executing", node="1", prompt_id=prompt_id)
+
+        async def told() -> list[int]:
+            events = await bench.events(run.job_id)
+            progress = (each for each in events if each.type is EventType.PROGRESS)
+            return [each.data["preview"] for each in progress]
+
+        async def until_told(number: int) -> None:
+            async with asyncio.timeout(20):
+                while (await told())[-1:] != [number]:  # noqa: ASYNC110 - what another part writes
+                    await asyncio.sleep(0.01)
+
+        await until_told(0)
+        said = {"prompt_id": prompt_id, "node_id": "1", "image_type": "image/jpeg"}
+        for number in (1, 2):
+            await worker.send_frame(described(JPEG, **said))
+            await until_told(number)
+        await worker.send_frame(described(b"x" * (5 << 20), **said))
+        worker.succeed(prompt_id, "a.png")
+        await worker.say("executing", node=None, prompt_id=prompt_id)
+        assert (await bench.end(run)).state is JobState.COMPLETED
+        counts = await told()
+        assert counts == sorted(counts)
+        assert counts[-1] == 2, "one that is refused is none"
 
 
 async def test_plain_preview_belongs_to_the_prompt_that_runs(bench: Bench) -> None:

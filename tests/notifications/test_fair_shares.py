@@ -10,6 +10,7 @@ import pytest
 from comfyrail.access.principal import Principal
 from comfyrail.errors import TooManyRequests
 from comfyrail.ids import TenantId
+from comfyrail.jobs.batches import MOST_JOBS
 from comfyrail.jobs.events import EventType
 from comfyrail.network.outgoing import OutgoingHttp
 from comfyrail.notifications import courier as courier_module
@@ -179,6 +180,51 @@ async def test_beyond_what_may_wait_events_are_counted_and_not_kept(
         )
         await post.job()
         assert len(await post.deliveries()) == 1
+
+
+async def test_one_that_has_failed_for_long_uses_up_nothing_that_is_there_for_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "MOST_PENDING_BESIDE_DEAD", 3)
+    async with AsyncExitStack() as stack:
+        broken = await stack.enter_async_context(receiver(answering(503)))
+        works = await stack.enter_async_context(receiver())
+        post = await stack.enter_async_context(post_office(tmp_path, MovedClock()))
+        dead = await post.endpoint(broken.url, events=["execution.queued"])
+        for _ in range(3):
+            await post.job()
+        await eventually(lambda: broken.calls)
+        await rests(post)
+        await post.job()  # it may have stumbled only
+        assert (await post.webhooks.get(ALICE, dead.id)).dropped == 0
+        post.pass_time(3601)
+        fine = await post.endpoint(works.url, events=["execution.queued"])
+        for _ in range(5):
+            await post.job()
+        await eventually(lambda: len(works.taken) == 5)
+        assert (await post.webhooks.get(ALICE, dead.id)).dropped == 5
+        assert (await post.webhooks.get(ALICE, fine.id)).dropped == 0
+        assert len(await post.deliveries(endpoint_id=dead.id)) == 4
+
+
+async def test_who_works_is_told_while_ten_thousand_events_wait_for_twenty_webhooks(
+    tmp_path: Path,
+) -> None:
+    async with post_office(tmp_path, is_at_work=False) as post:
+        endpoint = await post.endpoint("http://127.0.0.1:9/", events=["execution.queued"])
+        await post.job()
+        waiting = "UPDATE pending_deliveries SET pending = ?"
+        await post.store._writer.write(
+            lambda tx: tx._connection.execute(waiting, (10_000 * 20,)).rowcount
+        )
+        await post.job()
+        assert await post.states() == [PENDING] * 2
+        assert (await post.webhooks.get(ALICE, endpoint.id)).dropped == 0
+
+
+def test_a_whole_batch_can_wait_for_as_many_webhooks_as_there_may_be() -> None:
+    queued_and_ended = 2
+    assert usecase.MOST_ENDPOINTS * MOST_JOBS * queued_and_ended <= outbox.MOST_PENDING
 
 
 async def test_what_is_ready_to_go_takes_a_bounded_amount_of_memory(

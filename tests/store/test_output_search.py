@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from comfyrail.errors import StoreUnavailable
-from comfyrail.ids import BatchId, new_output_id
+from comfyrail.ids import BatchId, OutputId, TenantId, new_output_id
 from comfyrail.jobs.job import NewOutput
 from comfyrail.jobs.outcome import Completed
 from comfyrail.results.indexer import Indexer
@@ -128,6 +128,34 @@ async def test_narrow_search_looks_at_its_own_jobs_alone(store: SqliteStore) -> 
     assert "batch_id=?" in steps
     assert "outputs USING PRIMARY KEY (job_id=?)" in steps
     assert await found(store, OutputQuery(batch_id=BatchId("none"))) == []
+
+
+async def test_outputs_are_found_by_their_ids_and_by_nothing_else(store: SqliteStore) -> None:
+    first, second, third = [await make(store, "fox") for _ in range(3)]
+    wanted = frozenset({OutputId(first), OutputId(third), OutputId("none")})
+    assert await found(store, OutputQuery(ids=wanted)) == [third, first]
+    assert await found(store, OutputQuery(ids=wanted, text="fox"), 1) == [third]
+    assert await found(store, OutputQuery(ids=wanted, text="owl")) == []
+    assert await found(store, OutputQuery(ids=frozenset({OutputId("none")}))) == []
+    other = await store.search_outputs(TenantId("other"), OutputQuery(ids=wanted), None, 9)
+    assert other.outputs == []
+    assert second not in wanted
+
+
+async def test_search_by_ids_looks_at_these_alone(store: SqliteStore) -> None:
+    from comfyrail.store.sqlite.queries import QUERIES
+
+    def plan(snapshot: Snapshot) -> str:
+        sql = "\n".join(
+            line
+            for line in QUERIES["walk_outputs"].splitlines()
+            if "--?" not in line or line.endswith("--? ids")
+        )
+        values = {"tenant": "x", "ids": "[]", "with_temporary": 0, "with_gone": 0, "limit": 1}
+        rows = snapshot._connection.execute(f"EXPLAIN QUERY PLAN {sql}", values)
+        return " ".join(str(row["detail"]) for row in rows)
+
+    assert "outputs_of_tenant (tenant=? AND id=?)" in await store._readers.read(plan)
 
 
 async def test_search_that_takes_too_long_is_ended_with_advice(

@@ -3,9 +3,11 @@
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import msgspec
+
 from comfyrail.access.keys import PREFIX
 from comfyrail.access.permissions import Permission
-from comfyrail.access.principal import Principal
+from comfyrail.access.principal import Beginning, Principal
 from comfyrail.access.sessions import SessionNote, Sessions
 from comfyrail.access.tokens import TokenClaims, TokenReader
 from comfyrail.clock import Instant
@@ -61,7 +63,7 @@ class Gatekeeper:
                 principal = await self._accounts.principal_of_user(note.id, note.tier, permissions)
         except (Unauthorized, ValueError):
             return None
-        return _until(principal, Instant(note.expires_at)), note
+        return _until(_begun(principal, note), Instant(note.expires_at)), note
 
     async def recognize_session_again(self, cookie: str) -> Principal:
         """Raise Unauthorized once the session is over."""
@@ -74,7 +76,9 @@ class Gatekeeper:
         """Begin a session. Raise Unauthorized for what does not count."""
         if credential.startswith(PREFIX):
             principal = await self._accounts.principal_of_key(credential)
-            note, cookie = self._sessions.begin("key", principal.key_id or "")
+            note, cookie = self._sessions.begin(
+                "key", principal.key_id or "", began_until=principal.expires_at
+            )
         else:
             claims = await self._read_token(credential)
             principal = await self._principal_of(claims)
@@ -83,7 +87,8 @@ class Gatekeeper:
                 claims.user_id,
                 claims.tier,
                 tuple(sorted(claims.permissions)),
-                claims.expires_at,
+                latest=claims.expires_at,
+                began_until=claims.expires_at,
             )
         return Login(principal, Instant(note.expires_at), cookie)
 
@@ -107,6 +112,15 @@ class Gatekeeper:
             claims.user_id, claims.tier, claims.permissions
         )
         return _until(principal, claims.expires_at)
+
+
+def _begun(principal: Principal, note: SessionNote) -> Principal:
+    """The caller, with what the session began with, where the note says that."""
+    if isinstance(note.began_until, msgspec.UnsetType):
+        return principal
+    known = (note.began_until, principal.expires_at)
+    ends = [Instant(end) for end in known if end is not None]
+    return replace(principal, began_with=Beginning(min(ends, default=None)))
 
 
 def _until(principal: Principal, end: Instant) -> Principal:

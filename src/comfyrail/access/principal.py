@@ -10,6 +10,13 @@ from comfyrail.jobs.priority import DEFAULT_TIER
 
 
 @dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a session began with: a key or a token. `expires_at`: when that ends; None: never."""
+
+    expires_at: Instant | None
+
+
+@dataclass(frozen=True, slots=True)
 class Principal:
     tenant: TenantId
     tier: str = DEFAULT_TIER
@@ -22,6 +29,14 @@ class Principal:
     """Its tier's rates, concurrency and quotas count; not for the local user."""
     expires_at: Instant | None = None
     """When the key, token or session that it came with ends; None: never."""
+
+    began_with: Beginning | None = None
+    """Of a session: what stands behind it."""
+
+    @property
+    def keys_end_at(self) -> Instant | None:
+        """When a key that it makes ends at the latest; None: never."""
+        return self.expires_at if self.began_with is None else self.began_with.expires_at
 
     def may(self, permission: Permission) -> bool:
         return permission in self.permissions

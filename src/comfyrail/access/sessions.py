@@ -30,6 +30,8 @@ class SessionNote(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     tier: str = ""
     permissions: tuple[str, ...] = ()
     """Of a token; a key's own count."""
+    began_until: int | msgspec.UnsetType | None = msgspec.UNSET
+    """When the key or token ends that it began with; None: never. Unset in notes of before."""
 
 
 class EndedSessions(Protocol):
@@ -61,9 +63,13 @@ class Sessions:
         holder: str,
         tier: str = "",
         permissions: tuple[str, ...] = (),
+        *,
         latest: Instant | None = None,
+        began_until: Instant | None = None,
     ) -> tuple[SessionNote, str]:
-        """The note and the cookie's value. It lasts 12 hours, and not longer than `latest`."""
+        """The note and the cookie's value. It lasts 12 hours, and not longer than `latest`.
+        `began_until`: when what it begins with ends; None: never.
+        """
         until = after(self._clock.now(), SESSION_SECONDS)
         note = SessionNote(
             kind=kind,
@@ -72,6 +78,7 @@ class Sessions:
             nonce=secrets.token_urlsafe(16),
             tier=tier,
             permissions=permissions,
+            began_until=began_until,
         )
         content = msgspec.json.encode(note)
         return note, f"{_text(content)}.{_text(self._sign(content))}"

@@ -21,6 +21,26 @@ from comfyrail.api.versions import AgreedVersions, StatedVersions
 
 def create_app(services: Services) -> ASGIApp:
     """The ASGI app: guard, hot paths, all other routes."""
+    app = _routes()
+    app.state.services = services
+    app.state.methods_of = methods_of(OPERATIONS)
+    app.state.describe = lambda: _described(app)
+    operations = RouteOperations(ROUTERS, OPERATIONS)
+    posts = IdempotentPosts(HotPaths(app, HOT_PATHS), services.replies, operations.find)
+    inside = AgreedVersions(Heads(posts))
+    return OneNamePaths(StatedVersions(Guard(inside, services.gate)))
+
+
+def describe() -> str:
+    """The OpenAPI document of all surfaces, without a server."""
+    return _described(_routes()).decode()
+
+
+def _described(app: FastAPI) -> bytes:
+    return encode(build_openapi(app, OPERATIONS, HOT_PATHS))
+
+
+def _routes() -> FastAPI:
     app = FastAPI(
         title="Comfyrail",
         version=__version__,
@@ -32,10 +52,4 @@ def create_app(services: Services) -> ASGIApp:
     for router in ROUTERS:
         answer_head_too(router)
         app.include_router(router)
-    app.state.services = services
-    app.state.methods_of = methods_of(OPERATIONS)
-    app.state.describe = lambda: encode(build_openapi(app, OPERATIONS, HOT_PATHS))
-    operations = RouteOperations(ROUTERS, OPERATIONS)
-    posts = IdempotentPosts(HotPaths(app, HOT_PATHS), services.replies, operations.find)
-    inside = AgreedVersions(Heads(posts))
-    return OneNamePaths(StatedVersions(Guard(inside, services.gate)))
+    return app

@@ -14,6 +14,7 @@ from comfyrail.validation.fixes import Fix
 from comfyrail.validation.fleet_fit import WorkerFit
 from comfyrail.validation.limits import EXAMINED_NODES
 from comfyrail.validation.optimize import Optimization
+from comfyrail.workflow.editor.notes import ConversionNote
 
 WORKERS_SHOWN = 200
 
@@ -112,6 +113,15 @@ class ConversionNoteBody(msgspec.Struct, kw_only=True):
 class ConvertedBody(msgspec.Struct, kw_only=True):
     workflow: dict[str, Any]
     notes: list[ConversionNoteBody]
+
+
+def note_bodies(notes: Sequence[ConversionNote]) -> list[ConversionNoteBody]:
+    return [
+        ConversionNoteBody(
+            code=note.code, message=note.message, node_id=note.node_id, details=dict(note.details)
+        )
+        for note in notes
+    ]
 
 
 def validation_report(examination: Examination, fits: Sequence[WorkerFit]) -> ValidationReport:

@@ -7,9 +7,9 @@ from starlette.responses import Response
 
 from comfyrail.api.check_contract import (
     CheckRequest,
-    ConversionNoteBody,
     ConvertedBody,
     given_text,
+    note_bodies,
     validation_report,
 )
 from comfyrail.api.messages import json_response, read_body, read_json
@@ -56,12 +56,7 @@ async def convert(request: Request, to: Format = "api") -> Response:
         request, CONVERT_LIMIT, "application/json", "image/png", "image/webp", "text/plain"
     )
     converted = await services_of(request).convert(content, to)
-    notes = [
-        ConversionNoteBody(
-            code=note.code, message=note.message, node_id=note.node_id, details=dict(note.details)
-        )
-        for note in converted.notes
-    ]
+    notes = note_bodies(converted.notes)
     return json_response(ConvertedBody(workflow=converted.workflow, notes=notes))
 
 

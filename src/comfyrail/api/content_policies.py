@@ -16,6 +16,12 @@ DOCS_PAGE = (
     f"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     f"connect-src 'self'; form-action 'none'; {_EVERYWHERE}"
 ).encode()
+# Ours: scripts and styles are files of the server; what somebody has dropped is shown from memory.
+PAGE = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
+    "media-src 'self' blob:; connect-src 'self'; form-action 'self'; "
+    f"{_EVERYWHERE}"
+).encode()
 # ComfyUI's editor: it compiles templates, and makes styles, workers and pictures on the fly.
 EDITOR = (
     f"default-src 'self'; script-src 'self' 'unsafe-eval' blob: {inline_script_hashes()}; "
@@ -25,7 +31,7 @@ EDITOR = (
     f"{_EVERYWHERE}"
 ).encode()
 
-WHOLE_PATHS: dict[str, bytes] = {"/": PLAIN_PAGE, "/login": PLAIN_PAGE, "/docs": DOCS_PAGE}
+WHOLE_PATHS: dict[str, bytes] = {"/": PAGE, "/login": PLAIN_PAGE, "/docs": DOCS_PAGE}
 PREFIXES: dict[str, bytes] = {"/editor/": EDITOR}
 """By the beginning of the path, with the slash at its end. The first that fits counts."""
 

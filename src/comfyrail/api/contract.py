@@ -17,7 +17,7 @@ from comfyrail.jobs.outcome import RETRYING
 from comfyrail.jobs.output_config import OutputConfig
 from comfyrail.jobs.webhooks import LONGEST_URL, JobWebhook
 from comfyrail.store.media import KnownMedia, MediaFacts, media_file
-from comfyrail.usecases.jobs import JobStatus
+from comfyrail.usecases.jobs import Cover, JobStatus
 from comfyrail.usecases.resubmit import retry_of
 
 Priority = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1, "maximum": 10})]
@@ -33,6 +33,7 @@ CallbackUrl = Annotated[
     str, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": LONGEST_URL})
 ]
 Labels = Annotated[dict[str, str], msgspec.Meta(extra_json_schema={"maxProperties": 20})]
+COVER_VARIANT = "thumb_256"
 LATEST = Instant(253_370_764_799_999)
 """The end of the year 9998: it is a date in every time zone."""
 
@@ -166,12 +167,27 @@ class AttemptBody(msgspec.Struct, kw_only=True):
     retry_delay: float | None
 
 
+class CoverBody(msgspec.Struct, kw_only=True):
+    """The file that shows best what a job has made. `thumbnail`: where a small version of it is;
+    null where there is none.
+    """
+
+    output_id: str
+    content_type: str
+    kind: str
+    url: str
+    thumbnail: str | None
+
+
 class Execution(msgspec.Struct, kw_only=True):
     """A job. `queue_position` and `predicted_wait` while queued, `result` at the end; `retry_at`
-    while it waits to be tried again. Lists have no `attempt_history`.
+    while it waits to be tried again. Lists have no `attempt_history`; only lists that are asked
+    for it have `cover` and `outputs`.
     """
 
     execution_id: str
+    title: str | None
+    """What people call it: the name of its workflow in the library."""
     status: str
     reason: str | None
     priority: int
@@ -189,6 +205,8 @@ class Execution(msgspec.Struct, kw_only=True):
     current_node: str | None
     completed_nodes: int
     total_nodes: int
+    preview: int | None
+    """How many previews its attempt has brought so far; null in lists."""
     estimated_duration: float
     estimated_remaining: float | None
     estimated_cost: float | None
@@ -213,6 +231,9 @@ class Execution(msgspec.Struct, kw_only=True):
     """The execution that it runs once more."""
     workflow_id: str | None
     """Which workflow of the library it runs, with its version."""
+    cover: CoverBody | msgspec.UnsetType | None = msgspec.UNSET
+    outputs: int | msgspec.UnsetType = msgspec.UNSET
+    """How many files it has."""
 
 
 class ExecutionList(msgspec.Struct, kw_only=True):
@@ -303,6 +324,7 @@ def execution_body(job: Job, status: JobStatus | None = None) -> Execution:
     shows_result = status is not None and (bool(outputs) or job.state == "completed")
     return Execution(
         execution_id=job.id,
+        title=job.title,
         status=job.state,
         reason=job.reason,
         priority=job.priority,
@@ -320,6 +342,7 @@ def execution_body(job: Job, status: JobStatus | None = None) -> Execution:
         current_node=job.progress.current_node,
         completed_nodes=job.progress.completed_nodes,
         total_nodes=job.progress.total_nodes,
+        preview=status.previews if status else None,
         estimated_duration=round(job.expected_seconds, 3),
         estimated_remaining=rounded(status.remaining_seconds if status else None),
         estimated_cost=dollars(job.estimated_cost),
@@ -341,6 +364,25 @@ def execution_body(job: Job, status: JobStatus | None = None) -> Execution:
         surface=job.surface,
         retry_of=retry_of(job),
         workflow_id=job.workflow_id,
+    )
+
+
+def show_cover(body: Execution, cover: Cover | None) -> None:
+    """Add what a list was asked for."""
+    body.cover, body.outputs = None, 0
+    if cover is not None:
+        body.outputs = cover.files
+        body.cover = cover_body(cover, output_body(cover.output, cover.media))
+
+
+def cover_body(cover: Cover, shown: OutputBody, url: str | None = None) -> CoverBody:
+    """`url`: where its file is, if not where v1 has it."""
+    return CoverBody(
+        output_id=cover.output.file.id,
+        content_type=shown.content_type,
+        kind=shown.kind,
+        url=url or shown.url,
+        thumbnail=shown.variants.get(COVER_VARIANT),
     )
 
 

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -25,6 +25,7 @@ from comfyrail.api.contract import (
     moment,
     node_body,
     rounded,
+    show_cover,
 )
 from comfyrail.api.cursors import LONGEST_CURSOR, read_cursor, write_cursor
 from comfyrail.api.hot_paths import HotPath
@@ -71,6 +72,10 @@ Statuses = Annotated[
     ),
 ]
 Time = Annotated[str | None, Query(json_schema_extra={"format": "date-time"})]
+Text = Annotated[str | None, Query(max_length=500)]
+WithCover = Annotated[
+    bool, Query(description="Each with `cover`, the file that shows best what it has made.")
+]
 LogLimit = Annotated[int, Query(ge=1, le=MOST_LINES)]
 EventNumber = Annotated[int, Query(ge=0, le=10**15)]
 WaitLimit = Annotated[int | None, Query(ge=0, le=LONGEST_WAIT_SECONDS)]
@@ -173,40 +178,17 @@ HOT_PATHS = (
 )
 
 
-@router.get(EXECUTIONS)
-async def list_executions(
-    request: Request,
+async def job_filter(
     status: Statuses = None,
     submitted_from: Time = None,
     submitted_before: Time = None,
     batch_id: Annotated[str | None, Query(max_length=64)] = None,
     surface: Annotated[str | None, Query(max_length=20)] = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Response:
-    """Newest first. Pass `next_cursor` back as `cursor` to go on."""
-    where = job_filter(status, submitted_from, submitted_before, batch_id, surface)
-    after = read_cursor(cursor)
-    page = await services_of(request).jobs.page(
-        principal_of(request), where, JobId(after) if after else None, limit
-    )
-    return json_response(
-        ExecutionList(
-            executions=[execution_body(job) for job in page.jobs],
-            next_cursor=write_cursor(page.next_cursor),
-        )
-    )
-
-
-def job_filter(
-    statuses: list[str] | None,
-    submitted_from: str | None,
-    submitted_before: str | None,
-    batch_id: str | None,
-    surface: str | None,
+    text: Text = None,
+    workflow_id: Annotated[str | None, Query(max_length=200)] = None,
 ) -> JobFilter:
     """Which jobs a list shows. Raises MalformedRequest for words that there are not."""
-    words = [word for text in statuses or () for word in text.split(",")]
+    words = [word for given in status or () for word in given.split(",")]
     try:
         states = frozenset(JobState(word.strip()) for word in words)
     except ValueError as error:
@@ -219,6 +201,41 @@ def job_filter(
         submitted_before=instant_in(submitted_before, "submitted_before"),
         states=states,
         batch_id=BatchId(batch_id) if batch_id else None,
+        text=searchable(text),
+        workflow=workflow_id or None,
+    )
+
+
+def searchable(text: str | None) -> str | None:
+    """A text of a query; None where there is nothing to look for. Raises MalformedRequest."""
+    if text is not None and "\x00" in text:
+        raise MalformedRequest("text has a character that no text has.")
+    return text if text and text.strip() else None
+
+
+WantedJobs = Annotated[JobFilter, Depends(job_filter)]
+
+
+@router.get(EXECUTIONS)
+async def list_executions(
+    request: Request,
+    where: WantedJobs,
+    cover: WithCover = False,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """Newest first. `text` looks in the prompts and other texts of the graphs, in names of files,
+    and for the beginning of an id. Pass `next_cursor` back as `cursor` to go on.
+    """
+    jobs, principal, after = services_of(request).jobs, principal_of(request), read_cursor(cursor)
+    page = await jobs.page(principal, where, JobId(after) if after else None, limit)
+    bodies = [execution_body(job) for job in page.jobs]
+    if cover:
+        covers = await jobs.covers(principal, page.jobs)
+        for body in bodies:
+            show_cover(body, covers.get(JobId(body.execution_id)))
+    return json_response(
+        ExecutionList(executions=bodies, next_cursor=write_cursor(page.next_cursor))
     )
 
 
@@ -264,7 +281,7 @@ async def list_nodes(request: Request, execution_id: str) -> Response:
 
 @router.get(EXECUTION + "/preview")
 async def show_preview(request: Request, execution_id: str) -> Response:
-    """The newest picture of what is being sampled."""
+    """The newest picture of what is being sampled; 204 where there is none now."""
     return await send_preview(request, JobId(execution_id))
 
 

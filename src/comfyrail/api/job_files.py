@@ -8,6 +8,8 @@ from comfyrail.api.files import file_response
 from comfyrail.api.services import principal_of, services_of
 from comfyrail.ids import JobId, OutputId
 
+NO_CONTENT = 204
+
 
 async def send_output(request: Request, job_id: JobId, output_id: OutputId) -> Response:
     """The file itself, with ranges and ETag."""
@@ -25,8 +27,10 @@ async def send_output(request: Request, job_id: JobId, output_id: OutputId) -> R
 
 
 async def send_preview(request: Request, job_id: JobId) -> Response:
-    """The newest picture of what is being sampled."""
+    """The newest picture of what is being sampled; 204 where there is none."""
     preview = await services_of(request).jobs.preview(principal_of(request), job_id)
+    if preview is None:
+        return Response(status_code=NO_CONTENT, headers={"Cache-Control": "no-store"})
     headers = {"ETag": f'"{preview.number}"', "Cache-Control": "no-store"}
     if is_known(request.headers.get("if-none-match"), headers["ETag"]):
         return Response(status_code=NOT_MODIFIED, headers=headers)

@@ -235,7 +235,7 @@ class _Entry:
         for status in operation.other_statuses:
             replies[status] = content if 200 <= status < 300 else {}
         for status, kind in operation.other_replies.items():
-            replies[status] = contracts.content(kind)
+            replies[status] = contracts.content(kind) if kind else {}
         found: JSON = {}
         for status, content in sorted(replies.items()):
             found[str(status)] = {

@@ -38,7 +38,7 @@ class Operation:
     extra: Mapping[str, Any] = field(default_factory=dict)
     """What else the OpenAPI says of it; its `parameters` are added to those of the route."""
     other_replies: Mapping[int, type | str] = field(default_factory=dict)
-    """Further replies that are no errors, of another form."""
+    """Further replies that are no errors, of another form; "" for an empty one."""
     also_as: tuple[str, ...] = ()
     """Content types that the reply can have besides."""
     is_body_required: bool = True

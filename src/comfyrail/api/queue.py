@@ -1,19 +1,30 @@
 """API v1: the queue as a whole."""
 
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from comfyrail.api.access.acts import note_act
 from comfyrail.api.contract import time_of
+from comfyrail.api.cursors import (
+    LONGEST_CURSOR,
+    invalid_cursor,
+    read_place_cursor,
+    write_place_cursor,
+)
 from comfyrail.api.messages import json_response, read_json
-from comfyrail.api.services import services_of
+from comfyrail.api.services import principal_of, services_of
+from comfyrail.api.v2.contract import V2ExecutionList, open_body
+from comfyrail.ids import JobId
+from comfyrail.store.interface import OpenJobMark, OpenStage
 from comfyrail.usecases.queue import ClassReport, QueueReport
 
 QUEUE = "/v1/queue"
+OPEN_JOBS = QUEUE + "/executions"
 PAUSE = QUEUE + "/pause"
 RESUME = QUEUE + "/resume"
 
@@ -56,6 +67,37 @@ _pause_request = msgspec.json.Decoder(PauseRequest)
 @router.get(QUEUE)
 async def show_queue(request: Request) -> Response:
     return json_response(queue_body(await services_of(request).queue.report()))
+
+
+@router.get(OPEN_JOBS)
+async def list_open_jobs(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    cursor: Annotated[str | None, Query(max_length=LONGEST_CURSOR)] = None,
+) -> Response:
+    """The caller's executions that have not ended, in the order in which they will run: those that
+    are processing, then the queued ones, then those that may not start yet. Pass `next_cursor` back
+    as `cursor` to go on.
+    """
+    statuses, mark = await services_of(request).jobs.open_jobs(
+        principal_of(request), _read_mark(cursor), limit
+    )
+    following = None if mark is None else write_place_cursor(mark.stage, mark.key, mark.job_id)
+    return json_response(
+        V2ExecutionList(
+            executions=[open_body(status) for status in statuses], next_cursor=following
+        )
+    )
+
+
+def _read_mark(cursor: str | None) -> OpenJobMark | None:
+    found = read_place_cursor(cursor)
+    if found is None:
+        return None
+    stage, key, job_id = found
+    if stage not in set(OpenStage):
+        raise invalid_cursor()
+    return OpenJobMark(OpenStage(stage), key, JobId(job_id))
 
 
 @router.post(PAUSE)

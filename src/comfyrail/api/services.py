@@ -17,6 +17,7 @@ from comfyrail.usecases.comfyui import Comfyui
 from comfyrail.usecases.convert import ConvertWorkflow
 from comfyrail.usecases.feed import Feed
 from comfyrail.usecases.figures import Figures
+from comfyrail.usecases.forms import WorkflowForms
 from comfyrail.usecases.given_files import GivenFiles
 from comfyrail.usecases.health import CheckReadiness
 from comfyrail.usecases.jobs import Jobs
@@ -45,6 +46,7 @@ class Services:
     validate: ValidateWorkflow
     plan: PlanWorkflow
     convert: ConvertWorkflow
+    forms: WorkflowForms
     nodes: NodeTypes
     figures: Figures
     jobs: Jobs

@@ -8,6 +8,7 @@ from comfyrail.api import (
     docs_page,
     executions,
     feed,
+    forms,
     health,
     library,
     metrics,
@@ -28,6 +29,7 @@ from comfyrail.api.comfyui import surface as comfyui
 from comfyrail.api.hot_paths import HotPath
 from comfyrail.api.operations import Operation
 from comfyrail.api.outputs import operations as output_operations
+from comfyrail.api.page import routes as page
 from comfyrail.api.runpod import routes as runpod
 from comfyrail.api.runs import routes as runs
 from comfyrail.api.session import operations as session_operations
@@ -43,6 +45,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     docs_page.router,
     batches.router,
     checks.router,
+    forms.router,
     streams.router,
     feed.router,
     queue.router,
@@ -62,6 +65,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     *output_operations.ROUTERS,
     *webhook_operations.ROUTERS,
     session.router,
+    page.router,
     *comfyui.ROUTERS,
     # Last: a workflow's name stands where other routes have a word.
     library.router,
@@ -71,12 +75,14 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     **v2_operations.OPERATIONS,
     **v1_operations.OPERATIONS,
     **feed.OPERATIONS,
+    **forms.OPERATIONS,
     **access_operations.OPERATIONS,
     **asset_operations.OPERATIONS,
     **variants.OPERATIONS,
     **output_operations.OPERATIONS,
     **webhook_operations.OPERATIONS,
     **session_operations.OPERATIONS,
+    **page.OPERATIONS,
     **comfy_v2_operations.OPERATIONS,
     **tasks.OPERATIONS,
     **runs.OPERATIONS,

@@ -22,6 +22,7 @@ from comfyrail.api import (
 )
 from comfyrail.api.conditional import LONGEST_POLL_SECONDS, MOST_EVENTS
 from comfyrail.api.operations import Operation, Operations
+from comfyrail.api.v2.contract import V2ExecutionList
 
 TAGS = ["executions"]
 LONG_POLL = [
@@ -119,6 +120,7 @@ OPERATIONS: Operations = {
         "image/jpeg",
         headers=("If-None-Match",),
         other_statuses=(304,),
+        other_replies={204: ""},
         also_as=("image/png",),
     ),
     ("get", executions.EXECUTION + "/outputs"): Operation(
@@ -262,6 +264,9 @@ OPERATIONS: Operations = {
         example=examples.SCORE,
     ),
     ("get", queue.QUEUE): Operation(Permission.FLEET_READ, "Show the queue", queue.QueueBody),
+    ("get", queue.OPEN_JOBS): Operation(
+        Permission.JOBS_READ, "List executions that have not ended", V2ExecutionList
+    ),
     ("post", queue.PAUSE): Operation(
         Permission.FLEET_WRITE,
         "Pause the queue",

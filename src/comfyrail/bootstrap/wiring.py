@@ -33,8 +33,10 @@ from comfyrail.usecases.comfyui_records import ComfyuiRecords
 from comfyrail.usecases.comfyui_userdata import ComfyuiUserdata
 from comfyrail.usecases.convert import ConvertWorkflow
 from comfyrail.usecases.delivery_figures import DeliveryFigures
+from comfyrail.usecases.drawings import JobDrawings
 from comfyrail.usecases.feed import Feed
 from comfyrail.usecases.figures import Figures
+from comfyrail.usecases.forms import WorkflowForms
 from comfyrail.usecases.given_files import GivenFiles
 from comfyrail.usecases.health import CheckReadiness
 from comfyrail.usecases.jobs import Jobs
@@ -134,12 +136,14 @@ async def _make_services(settings: Settings, stack: AsyncExitStack, parts: Machi
         ComfyuiFleet(fleet, store, kept.assets),
         ComfyuiUserdata(store, usage.room_of),
     )
+    drawings = JobDrawings(store, lambda: fleet.catalog)
     return Services(
         comfyui=comfyui,
         submit=submit,
         validate=ValidateWorkflow(checks),
         plan=PlanWorkflow(checks, parts.estimates),
         convert=ConvertWorkflow(fleet),
+        forms=WorkflowForms(store, drawings, lambda: fleet.catalog),
         nodes=NodeTypes(fleet),
         figures=Figures(
             queue, fleet, parts.estimates, [DeliveryFigures(store, told.courier.counts)]
@@ -162,7 +166,7 @@ async def _make_services(settings: Settings, stack: AsyncExitStack, parts: Machi
         uploads=kept.uploads,
         gate=access.gate,
         gatekeeper=access.gatekeeper,
-        resubmit=ResubmitJob(store, submit),
+        resubmit=ResubmitJob(store, submit, drawings),
         logs=JobLogs(store),
         accounts=accounts,
         usage=usage,

@@ -23,12 +23,22 @@ from comfyrail.client import (
 COLOURS = {"warning": "yellow", "error": "red"}
 
 
-def show_jobs(server: str, status: str | None, limit: int) -> None:
+def show_jobs(
+    server: str,
+    status: str | None,
+    limit: int,
+    *,
+    text: str | None = None,
+    workflow: str | None = None,
+) -> None:
     async def ask() -> list[Execution]:
         async with ComfyrailClient(server) as client:
-            return await client.executions(status, limit)
+            return await client.executions(status, limit, text=text, workflow_id=workflow)
 
     jobs = call_server(ask())
+    if not jobs and (text or workflow):
+        say("No jobs like that.")
+        return
     if not jobs:
         say(f"No jobs. Submit one with: comfyrail run FILE --server {server}")
         return

@@ -544,11 +544,18 @@ def list_jobs(
     server: SameServerOption = None,
     status: StatusOption = None,
     limit: LimitOption = 20,
+    text: Annotated[
+        str | None,
+        typer.Option(help="Words of its graph, a part of a file's name, or the start of its id."),
+    ] = None,
+    workflow: Annotated[
+        str | None, typer.Option(help="Of this workflow of the library, or NAME@VERSION.")
+    ] = None,
 ) -> None:
     """List the newest jobs."""
     from comfyrail.cli import listings
 
-    listings.show_jobs(server or context.obj, status, limit)
+    listings.show_jobs(server or context.obj, status, limit, text=text, workflow=workflow)
 
 
 @jobs_app.command("show")

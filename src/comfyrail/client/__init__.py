@@ -31,6 +31,7 @@ from comfyrail.client.errors import (
     UnexpectedReply,
 )
 from comfyrail.client.fleet import FleetFigures, Pool, QueueReport, Worker
+from comfyrail.client.forms import ExecutionForm, Form, FormField, FormNode
 from comfyrail.client.library import (
     UNCHANGED,
     DeclaredInput,
@@ -61,10 +62,14 @@ __all__ = [
     "Event",
     "Execution",
     "ExecutionFailure",
+    "ExecutionForm",
     "FeedEvent",
     "Finding",
     "Fix",
     "FleetFigures",
+    "Form",
+    "FormField",
+    "FormNode",
     "FoundOutput",
     "InvalidAddress",
     "InvalidRequest",

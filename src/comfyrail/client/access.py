@@ -83,6 +83,26 @@ class Caller(msgspec.Struct):
     limits: TierFigures | None = None
 
 
+class DayTotals(msgspec.Struct):
+    """Jobs that were submitted and that have ended; seconds of workers; US dollars."""
+
+    submitted: int
+    completed: int
+    failed: int
+    cancelled: int
+    gpu_seconds: float
+    cost: float
+
+
+class Day(DayTotals, kw_only=True):
+    date: str
+
+
+class DailyFigures(msgspec.Struct):
+    days: list[Day]
+    total: DayTotals
+
+
 class Act(msgspec.Struct):
     """An entry of the audit log."""
 
@@ -150,6 +170,10 @@ class Access:
 
     async def usage(self, months: int = 12) -> UsageFigures:
         return await self._ask("GET", f"/v1/usage?months={months}", UsageFigures)
+
+    async def usage_of_days(self, days: int = 30) -> DailyFigures:
+        """The last days, UTC, the oldest first."""
+        return await self._ask("GET", f"/v1/usage/days?days={days}", DailyFigures)
 
     async def users(self) -> list[User]:
         found: list[User] = []

@@ -33,6 +33,7 @@ from comfyrail.client.errors import (
 from comfyrail.client.event_stream import read_events
 from comfyrail.client.fleet import Fleet, Queue
 from comfyrail.client.following import follow
+from comfyrail.client.forms import ExecutionForm, Form
 from comfyrail.client.library import Library
 from comfyrail.client.outputs import Output, Outputs
 from comfyrail.client.paths import query, quoted
@@ -79,6 +80,16 @@ class AttemptOfJob(msgspec.Struct):
     retry_delay: float | None
 
 
+class Cover(msgspec.Struct):
+    """A file of a job, and where a small version of it is."""
+
+    output_id: str
+    content_type: str
+    kind: str
+    url: str
+    thumbnail: str | None
+
+
 class Execution(msgspec.Struct):
     execution_id: str
     status: str
@@ -111,6 +122,15 @@ class Execution(msgspec.Struct):
     retry_at: datetime | None = None
     """When a job that has failed is tried again."""
     attempt_history: list[AttemptOfJob] | None = None
+    title: str | None = None
+    """The name of its workflow in the library."""
+    workflow_id: str | None = None
+    preview: int | None = None
+    """How many previews its attempt has brought so far."""
+    cover: Cover | None = None
+    """The file that shows best what it has made, where a list was asked for it."""
+    outputs: int | None = None
+    """How many files it has, in the same lists."""
 
     @property
     def is_final(self) -> bool:
@@ -300,6 +320,16 @@ class ComfyrailClient:
         path = f"/v1/workflows/convert?to={quoted(to)}"
         return await self._ask("POST", path, Converted, content, headers=headers)
 
+    async def form(self, content: bytes, content_type: str = "application/json") -> Form:
+        """What can be set in a workflow: JSON in either format, or a picture that holds one."""
+        headers = {"Content-Type": content_type}
+        return await self._ask("POST", "/v1/workflows/form", Form, content, headers=headers)
+
+    async def execution_form(self, execution_id: str) -> ExecutionForm:
+        """The same of the graph that a job runs or ran, to run it again with other values."""
+        path = f"/v2/workflows/executions/{quoted(execution_id)}/workflow"
+        return await self._ask("GET", path, ExecutionForm)
+
     async def nodes(self, search: str = "") -> list[NodeSummary]:
         """The node types of all workers whose name, title or category has the text in it."""
         found: list[NodeSummary] = []
@@ -318,11 +348,27 @@ class ComfyrailClient:
     async def execution(self, execution_id: str) -> Execution:
         return await self._ask("GET", _execution_path(execution_id), Execution)
 
-    async def executions(self, status: str | None = None, limit: int = 50) -> list[Execution]:
-        """The newest executions first."""
-        wanted = f"&status={quoted(status)}" if status else ""
-        path = f"/v1/workflows/executions?limit={limit}{wanted}"
+    async def executions(
+        self,
+        status: str | None = None,
+        limit: int = 50,
+        *,
+        text: str | None = None,
+        workflow_id: str | None = None,
+        cover: bool = False,
+    ) -> list[Execution]:
+        """The newest executions first: all of them, or those that a text finds or that run a
+        workflow of the library; with `cover` each with the file that shows best what it has made.
+        """
+        filters = {"status": status, "text": text, "workflow_id": workflow_id}
+        wanted = "".join(f"&{name}={quoted(value)}" for name, value in filters.items() if value)
+        path = f"/v1/workflows/executions?limit={limit}{wanted}{'&cover=true' if cover else ''}"
         return (await self._ask("GET", path, _ExecutionList)).executions
+
+    async def preview(self, execution_id: str) -> bytes | None:
+        """The newest picture of what is being sampled; None where there is none now."""
+        async with self._call("GET", _execution_path(execution_id, "/preview")) as response:
+            return await response.read() or None
 
     async def cancel(self, execution_id: str) -> Execution:
         return await self._ask("POST", _execution_path(execution_id, "/cancel"), Execution)

@@ -98,6 +98,40 @@ class QueueReport(msgspec.Struct):
     classes: list[QueueClass]
 
 
+class OpenProgress(msgspec.Struct):
+    fraction: float
+    current_node: str | None
+    completed_nodes: int
+    total_nodes: int
+    preview: int | None = None
+
+
+class OpenPlace(msgspec.Struct):
+    """`predicted_wait` in seconds; `waiting_for`: why it does not start."""
+
+    position: int | None
+    predicted_wait: float | None
+    waiting_for: str | None
+    priority: int
+    queue_class: str
+
+
+class OpenExecution(msgspec.Struct):
+    """An execution that has not ended."""
+
+    id: str
+    title: str | None
+    status: str
+    reason: str | None
+    queue: OpenPlace
+    progress: OpenProgress
+    worker_id: str | None
+
+
+class _OpenList(msgspec.Struct):
+    executions: list[OpenExecution]
+
+
 class _WorkerList(msgspec.Struct):
     workers: list[Worker]
 
@@ -181,6 +215,11 @@ class Queue:
 
     async def report(self) -> QueueReport:
         return await self._ask("GET", "/v1/queue", QueueReport)
+
+    async def executions(self, limit: int = 50) -> list[OpenExecution]:
+        """One's executions that have not ended, in the order in which they will run."""
+        path = f"/v1/queue/executions?limit={limit}"
+        return (await self._ask("GET", path, _OpenList)).executions
 
     async def pause(self, reason: str | None = None) -> QueueReport:
         return await self._ask("POST", "/v1/queue/pause", QueueReport, {"reason": reason})

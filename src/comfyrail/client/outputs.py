@@ -67,7 +67,7 @@ class Outputs:
         self, page_size: int = 100, **filters: str | Sequence[str] | None
     ) -> AsyncIterator[FoundOutput]:
         """Newest first. Filters: text, kind, node_id, workflow_id, created_from, created_before,
-        execution_id, batch_id, tier, temporary, gone.
+        execution_id, batch_id, output_id, tier, temporary, gone.
         """
         cursor: str | None = None
         while True:

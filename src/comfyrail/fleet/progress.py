@@ -42,6 +42,7 @@ class ProgressTracker:
     _events: list[NewEvent] = field(default_factory=list)
     _closing: list[NewEvent] = field(default_factory=list)
     _changed: bool = False
+    _preview: int = 0
     _share_done: float = 0.0
     _shares: Mapping[str, float] = field(init=False)
 
@@ -103,6 +104,11 @@ class ProgressTracker:
             }
             self._closing.append(NewEvent(EventType.OUTPUT_READY, data))
 
+    def note_preview(self, number: int) -> None:
+        """There is a new picture of what is being sampled."""
+        self._preview = number
+        self._changed = True
+
     def warn(self, fault: Fault) -> None:
         """Note a fault that did not end the job."""
         self._changed = True
@@ -143,6 +149,7 @@ class ProgressTracker:
             "current_node_type": self._type_of(progress.current_node),
             "completed_nodes": progress.completed_nodes,
             "total_nodes": progress.total_nodes,
+            "preview": self._preview,
             "node_progress": {node: round(part, 4) for node, part in self._running.items()},
             "node_steps": {
                 node: self._steps[node] for node in self._running if node in self._steps

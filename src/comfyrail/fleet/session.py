@@ -22,6 +22,7 @@ from comfyrail.fleet.attempt_timing import AttemptTiming
 from comfyrail.fleet.classification import classify_rejection, classify_worker_error
 from comfyrail.fleet.comfyui.history import FAILURES_KEPT, HistoryEntry, NodeFailure
 from comfyrail.fleet.comfyui.messages import ExecutionNoted, Message, PromptEnded
+from comfyrail.fleet.comfyui.pictures import WorkerPicture
 from comfyrail.fleet.company import Company, Seat
 from comfyrail.fleet.connection import WorkerConnection
 from comfyrail.fleet.conversion import Conversion, Converter
@@ -217,7 +218,7 @@ class AttemptSession:
         prompt_id = self._attempt.prompt_id
         if adopted:
             await self._go_on_from_what_was_told()
-        with self._connection.listening(prompt_id, self._observe, self._pictures.take):
+        with self._connection.listening(prompt_id, self._observe, self._take_picture):
             if self._attempt.cancel_requested:
                 self._orders.cancel()
             if adopted:
@@ -318,6 +319,12 @@ class AttemptSession:
             if isinstance(message, ExecutionNoted) and message.failure is not None:
                 self._failures = [*self._failures, message.failure][-FAILURES_KEPT:]
         self._orders.wake()
+
+    async def _take_picture(self, picture: WorkerPicture, node_id: str | None) -> None:
+        number = await self._pictures.take(picture, node_id)
+        if number is not None:
+            self._tracker.note_preview(number)
+            self._orders.wake()
 
     async def _follow(self) -> Outcome:
         orders = self._orders

@@ -42,13 +42,18 @@ class SocketPictures:
         """Something that was sent may not have come here."""
         self._has_gap = True
 
-    async def take(self, picture: WorkerPicture, node_id: str | None) -> None:
+    async def take(self, picture: WorkerPicture, node_id: str | None) -> int | None:
+        """The number of the preview that it is; None where it is none that is kept."""
         if node_id is not None and node_id in self._senders:
             if picture.content_type == "image/png":
                 await self._keep(picture, node_id)
-        elif self._previews is not None:
-            known = node_id if node_id in self._attempt.prompt else None
-            self._previews.put(self._attempt.job_id, known, picture.content_type, picture.image)
+            return None
+        if self._previews is None:
+            return None
+        known, job_id = node_id if node_id in self._attempt.prompt else None, self._attempt.job_id
+        is_kept = self._previews.put(job_id, known, picture.content_type, picture.image)
+        latest = self._previews.latest(job_id) if is_kept else None
+        return None if latest is None else latest.number
 
     def close(self) -> None:
         """The attempt has ended: its previews are of no use any more."""

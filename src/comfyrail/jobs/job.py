@@ -75,6 +75,8 @@ class NewJob:
     webhook: JobWebhook | None = None
     workflow_id: str | None = None
     """Of the library, with its version; or a label of the caller's."""
+    layout: bytes | None = None
+    """Where its nodes stand in the editor, as JSON."""
 
     @property
     def rank(self) -> int:
@@ -178,6 +180,11 @@ class Job:
     @property
     def is_held(self) -> bool:
         return self.held_until is not None
+
+    @property
+    def title(self) -> str | None:
+        """What people call it: the name of its workflow in the library, without the version."""
+        return None if self.workflow_id is None else self.workflow_id.partition("@")[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,15 @@
 """What a tenant may use in a month, and what it has used [11.2]."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Literal
 
 from comfyrail.clock import Instant
 from comfyrail.errors import TooManyRequests
 
 QuotaName = Literal["jobs", "gpu_seconds"]
+DAY_MILLISECONDS = 86_400_000
+_FIRST_DAY = date(1970, 1, 1).toordinal()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,39 @@ class MonthlyUsage:
     """'2026-03', UTC."""
     jobs: int = 0
     gpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DailyUsage:
+    """Jobs that were submitted and that have ended, and what was used, on a day or in all."""
+
+    submitted: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    gpu_seconds: float = 0.0
+    cost: float = 0.0
+    """US dollars."""
+
+    def __add__(self, other: "DailyUsage") -> "DailyUsage":
+        return DailyUsage(
+            self.submitted + other.submitted,
+            self.completed + other.completed,
+            self.failed + other.failed,
+            self.cancelled + other.cancelled,
+            self.gpu_seconds + other.gpu_seconds,
+            self.cost + other.cost,
+        )
+
+
+def day_of(now: Instant) -> int:
+    """Days since 1970, UTC."""
+    return now // DAY_MILLISECONDS
+
+
+def date_of(day: int) -> str:
+    """'2026-03-01'."""
+    return date.fromordinal(_FIRST_DAY + day).isoformat()
 
 
 def month_of(now: Instant) -> str:

@@ -12,9 +12,9 @@ from comfyrail.workflow.nearest import shown
 RESERVED = frozenset((
     # What the API has or may come to have beside the names of workflows.
     "batch", "bundle", "cancel", "catalog", "convert", "estimate", "execute", "execution",
-    "executions", "export", "import", "inputs", "library", "new", "nodes", "optimize", "plan",
-    "preview", "retry", "run", "runs", "runsync", "search", "state", "templates", "validate",
-    "versions", "workflows",
+    "executions", "export", "form", "import", "inputs", "library", "new", "nodes", "optimize",
+    "plan", "preview", "retry", "run", "runs", "runsync", "search", "state", "templates",
+    "validate", "versions", "workflows",
     # What some file systems do not take.
     "aux", "con", "nul", "prn",
 ))

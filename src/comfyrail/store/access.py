@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from comfyrail.clock import Instant
 from comfyrail.ids import TenantId
-from comfyrail.jobs.quotas import MonthlyUsage, Quotas
+from comfyrail.jobs.quotas import DailyUsage, MonthlyUsage, Quotas
 from comfyrail.store.signals import Signals
 
 BLOCKS = "blocks"
@@ -128,6 +128,10 @@ class AccessStore(Protocol):
 
     async def usage_of(self, tenant: TenantId, months: int) -> Sequence[MonthlyUsage]:
         """The last months that anything was used in, the newest first."""
+        ...
+
+    async def usage_of_days(self, tenant: TenantId, first: int) -> Mapping[int, DailyUsage]:
+        """Of the days from `first` on in which anything was used; days since 1970, UTC."""
         ...
 
     async def stored_bytes(self, tenant: TenantId) -> int:

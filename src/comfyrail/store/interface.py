@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, Literal, Protocol
 
 from comfyrail.clock import Instant
@@ -115,6 +116,16 @@ class JobFilter:
     states: frozenset[JobState] = frozenset()
     """Any of these; empty: as `state` says."""
     batch_id: BatchId | None = None
+    text: str | None = None
+    """Words that are all in the texts of its graph, a part of the name of one of its files, or the
+    beginning of its id. Of open jobs only the newest are looked through.
+    """
+    workflow: str | None = None
+    """A name of the library, with or without a version."""
+
+    @property
+    def is_search(self) -> bool:
+        return self.text is not None or self.workflow is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +165,15 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
+class JobDrawing:
+    """A job's graph, where its nodes stood in the editor, and what went to the worker beside it."""
+
+    prompt: bytes
+    layout: bytes | None = None
+    extra_data: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobWishes:
     """What a job was submitted with that is of no use once it has ended."""
 
@@ -188,6 +208,54 @@ class Document:
 class JobPage:
     jobs: Sequence[Job]
     next_cursor: JobId | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobCover:
+    """The file that shows best what a job has made. `files`: how many it has; temporary ones count
+    where it has no others.
+    """
+
+    output: Output
+    files: int
+
+
+class OpenStage(IntEnum):
+    """In the order in which open jobs are listed."""
+
+    PROCESSING = 0
+    QUEUED = 1
+    HELD = 2
+    """Queued, and not to start before some moment."""
+
+    @property
+    def has_place(self) -> bool:
+        return self is OpenStage.QUEUED
+
+
+@dataclass(frozen=True, slots=True)
+class OpenJobMark:
+    """Where a list of open jobs goes on: behind this job, wherever it is by then."""
+
+    stage: OpenStage
+    key: int
+    """When it was started, its rank, or until when it is held."""
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class OpenJob:
+    """`place`: only of one that is queued and may start."""
+
+    job: Job
+    place: QueuePlace | None
+    needs: JobNeeds
+
+
+@dataclass(frozen=True, slots=True)
+class OpenJobPage:
+    jobs: Sequence[OpenJob]
+    next_cursor: OpenJobMark | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +343,23 @@ class Store(Protocol):
     async def list_jobs(
         self, tenant: TenantId, where: JobFilter, after: JobId | None, limit: int
     ) -> JobPage:
-        """Newest first."""
+        """Newest first. With a text or a workflow it is a search: raises StoreUnavailable where
+        that takes too long, or where too many do so at the same time.
+        """
+        ...
+
+    async def covers_of(
+        self, tenant: TenantId, job_ids: Sequence[JobId]
+    ) -> Mapping[JobId, JobCover]:
+        """Of those of the jobs that have a file which is there. A search, as above."""
+        ...
+
+    async def open_jobs(
+        self, tenant: TenantId, after: OpenJobMark | None, limit: int
+    ) -> OpenJobPage:
+        """A tenant's jobs that have not ended, in the order in which they will run: those that are
+        processing, then the queued ones by rank, then those that are held. A search, as above.
+        """
         ...
 
     async def count_jobs(self) -> Mapping[JobState, int]:
@@ -312,6 +396,10 @@ class Store(Protocol):
 
     async def prompt_of(self, tenant: TenantId, job_id: JobId) -> bytes:
         """The job's graph in ComfyUI's API format, as JSON. Raises JobNotFound."""
+        ...
+
+    async def drawing_of(self, tenant: TenantId, job_id: JobId) -> JobDrawing:
+        """The same with what there is for looking at it. Raises JobNotFound."""
         ...
 
     async def find_by_alias(self, tenant: TenantId, surface: str, alias: str) -> Job | None:

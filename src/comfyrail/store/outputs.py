@@ -17,9 +17,11 @@ class OutputQuery:
 
     `kinds`: as nodes say (images, audio …) or the beginning of a content type (image, video).
     `text` is in the texts of the graph that made it, all its words, or in its file's name;
-    `workflow` is a name of the library with or without a version.
+    `workflow` is a name of the library with or without a version; `ids`: only these, if they fit
+    the rest.
     """
 
+    ids: frozenset[OutputId] = frozenset()
     kinds: frozenset[str] = frozenset()
     node_id: str | None = None
     workflow: str | None = None

@@ -311,7 +311,7 @@ class Accounts:
     def _expiry(self, maker: Principal, wanted: Instant | None) -> Instant | None:
         if wanted is not None and wanted <= self._clock.now():
             raise MalformedRequest("expires_at is in the past.", code="INVALID_KEY")
-        latest = maker.expires_at
+        latest = maker.keys_end_at
         if latest is None:
             return wanted
         return latest if wanted is None else min(wanted, latest)

@@ -124,7 +124,7 @@ class BatchJobs:
                 raise _of_item(error, index) from error
             if faults.bad_items:
                 continue
-            prompt_size = len(job.job.prompt) if job.job else 0
+            prompt_size = len(job.job.prompt) + len(job.job.layout or b"") if job.job else 0
             size += prompt_size
             if size > MOST_BYTES:
                 raise _too_large(index + 1)

@@ -2,25 +2,25 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import msgspec
 
 from comfyrail.access.principal import Principal
 from comfyrail.clock import Clock
-from comfyrail.errors import NotFound
 from comfyrail.fleet.previews import Preview, Previews
 from comfyrail.ids import JobId, OutputId, WorkerId
 from comfyrail.jobs.events import Event
 from comfyrail.jobs.job import AttemptRecord, Job, Origin, Output
+from comfyrail.jobs.needs import JobNeeds
 from comfyrail.jobs.node_results import NodeResult, fold_events
 from comfyrail.jobs.outcome import RETRYING
 from comfyrail.jobs.states import JobState
 from comfyrail.notifications.streams import follow_events
 from comfyrail.planning.duration import remaining_seconds
 from comfyrail.results.blob_store import BlobReads, OpenBlob
-from comfyrail.store.interface import JobFilter, JobPage, Store
+from comfyrail.store.interface import JobFilter, JobPage, OpenJob, OpenJobMark, Store
 from comfyrail.store.media import KnownMedia, MediaFile, MediaStore, media_file
 from comfyrail.store.signals import job_topic
 from comfyrail.usecases.gone import check_there
@@ -45,6 +45,17 @@ class JobStatus:
     attempts: Sequence[AttemptRecord] = ()
     media: Mapping[MediaFile, KnownMedia] = field(default_factory=dict)
     """What is known of its outputs, by the keys of their blobs."""
+    previews: int = 0
+    """How many its attempt has brought so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """The file that shows best what a job has made, what is known of it, and how many it has."""
+
+    output: Output
+    media: KnownMedia | None
+    files: int
 
 
 class JobStore(Store, MediaStore, Protocol):
@@ -97,6 +108,28 @@ class Jobs:
         self, principal: Principal, where: JobFilter, after: JobId | None, limit: int
     ) -> JobPage:
         return await self._store.list_jobs(principal.tenant, where, after, limit)
+
+    async def covers(self, principal: Principal, jobs: Sequence[Job]) -> Mapping[JobId, Cover]:
+        """Of those that have a file which is there."""
+        if not jobs:
+            return {}
+        found = await self._store.covers_of(principal.tenant, [job.id for job in jobs])
+        media = await self._store.media_of([media_file(each.output) for each in found.values()])
+        return {
+            job_id: Cover(each.output, media.get(media_file(each.output)), each.files)
+            for job_id, each in found.items()
+        }
+
+    async def open_jobs(
+        self, principal: Principal, after: OpenJobMark | None, limit: int
+    ) -> tuple[Sequence[JobStatus], OpenJobMark | None]:
+        """Those that have not ended, in the order in which they will run, without attempts; and
+        where the list goes on.
+        """
+        page = await self._store.open_jobs(principal.tenant, after, limit)
+        self._waits.look()
+        obstacles: dict[str, str | None] = {}
+        return [self._outlook(each, obstacles) for each in page.jobs], page.next_cursor
 
     async def origin(self, principal: Principal, job_id: JobId) -> Origin:
         """Through which door it came, and what that door keeps of it."""
@@ -176,43 +209,48 @@ class Jobs:
         prompt = await self._store.prompt_of(principal.tenant, job_id)
         return fold_events(found, await asyncio.to_thread(_types_of, prompt))
 
-    async def preview(self, principal: Principal, job_id: JobId) -> Preview:
-        """The newest picture of a running job. Raises NotFound when there is none."""
-        job = await self._store.get_job(principal.tenant, job_id)
-        preview = self._previews.latest(job.id)
-        if preview is None or job.state is not JobState.PROCESSING:
-            raise NotFound(
-                "The job has no preview now: there is one only while it samples.",
-                code="PREVIEW_NOT_FOUND",
-                details={"status": job.state},
-            )
-        return preview
+    async def preview(self, principal: Principal, job_id: JobId) -> Preview | None:
+        """The newest picture of a running job; None where there is none. Raises JobNotFound."""
+        return self._preview_of(await self._store.get_job(principal.tenant, job_id))
 
     async def _describe(self, principal: Principal, job: Job) -> JobStatus:
-        position, wait, waiting_for, remaining = None, None, None, None
-        outputs: Sequence[Output] = ()
+        attempts = await self._store.list_attempts(principal.tenant, job.id) if job.attempts else ()
+        if job.state.is_final:
+            outputs = await self._store.list_outputs(principal.tenant, job.id)
+            files = [media_file(output) for output in outputs]
+            media = await self._store.media_of(files) if files else {}
+            return JobStatus(job, None, None, None, None, outputs, attempts, media)
+        place, needs = None, JobNeeds()
         if job.state is JobState.QUEUED:
             place = await self._store.queue_place(job.id)
-            if place is not None:
-                position = place.position
-                self._waits.look()
-                needs = await self._store.needs_of(job.id)
-                wait = self._waits.predict(place, needs)
-                waiting_for = self._waits.obstacle(needs) if wait is None else None
-            elif job.reason == RETRYING:
-                waiting_for = "Its last attempt failed; it is tried again after a pause."
+        if place is not None:
+            self._waits.look()
+            needs = await self._store.needs_of(job.id)
+        return replace(self._outlook(OpenJob(job, place, needs), {}), attempts=attempts)
+
+    def _outlook(self, open_job: OpenJob, obstacles: dict[str, str | None]) -> JobStatus:
+        """When it will begin, or end. `obstacles`: what was worked out for others, by group."""
+        job, place, needs = open_job.job, open_job.place, open_job.needs
+        position, wait, waiting_for, remaining = None, None, None, None
+        if place is not None:
+            position, wait = place.position, self._waits.predict(place, needs)
+            if wait is None and needs.group not in obstacles:
+                obstacles[needs.group] = self._waits.obstacle(needs)
+            waiting_for = obstacles[needs.group] if wait is None else None
+        elif job.state is JobState.QUEUED and job.reason == RETRYING:
+            waiting_for = "Its last attempt failed; it is tried again after a pause."
         elif job.state is JobState.PROCESSING and job.started_at is not None:
             elapsed = max(0, self._clock.now() - job.started_at) / 1000
             load = self._load_of(job.worker_id)
             remaining = remaining_seconds(
                 elapsed, job.progress.fraction, job.expected_seconds, load=load
             )
-        else:
-            outputs = await self._store.list_outputs(principal.tenant, job.id)
-        files = [media_file(output) for output in outputs]
-        media = await self._store.media_of(files) if files else {}
-        attempts = await self._store.list_attempts(principal.tenant, job.id) if job.attempts else ()
-        return JobStatus(job, position, wait, waiting_for, remaining, outputs, attempts, media)
+        preview = self._preview_of(job)
+        number = 0 if preview is None else preview.number
+        return JobStatus(job, position, wait, waiting_for, remaining, (), previews=number)
+
+    def _preview_of(self, job: Job) -> Preview | None:
+        return self._previews.latest(job.id) if job.state is JobState.PROCESSING else None
 
 
 def _types_of(prompt: bytes) -> dict[str, str | None]:

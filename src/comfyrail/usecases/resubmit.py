@@ -12,6 +12,7 @@ from comfyrail.jobs.job import IdempotencyKey, Job, Origin
 from comfyrail.jobs.priority import QueueClass
 from comfyrail.store.interface import JobWishes, Store
 from comfyrail.usecases.checks import WorkflowRequest
+from comfyrail.usecases.drawings import JobDrawings
 from comfyrail.usecases.submit import Accepted, Submission, SubmitWorkflow
 
 RETRYING_SURFACES = frozenset({"v1", "v2"})
@@ -32,8 +33,9 @@ class Changes:
 class ResubmitJob:
     """The graph is checked anew: the fleet may be another one by now."""
 
-    def __init__(self, store: Store, submit: SubmitWorkflow) -> None:
+    def __init__(self, store: Store, submit: SubmitWorkflow, drawings: JobDrawings) -> None:
         self._store = store
+        self._drawings = drawings
         self._submit = submit
 
     async def __call__(
@@ -53,11 +55,11 @@ class ResubmitJob:
                 code="EXECUTION_NOT_ENDED",
                 details={"execution_id": job_id, "status": job.state},
             )
-        prompt = await self._store.prompt_of(principal.tenant, job_id)
+        drawing = await self._drawings.of(principal, job_id)
         wishes = await self._store.wishes_of(principal.tenant, job_id)
         needs = await self._store.needs_of(job_id)
         submission = Submission(
-            request=WorkflowRequest(prompt),
+            request=WorkflowRequest(drawing.prompt),
             priority=_or(changes.priority, job.priority),
             timeout_seconds=_or(changes.timeout_seconds, job.timeout_seconds),
             execution_config=_execution_config(principal, wishes),
@@ -70,6 +72,7 @@ class ResubmitJob:
             worker=WorkerId(needs.worker) if needs.worker else None,
             output_config=wishes.output_config,
             webhook=wishes.webhook,
+            layout=drawing.layout,
         )
         return await self._submit(principal, submission)
 

@@ -30,6 +30,7 @@ from comfyrail.usecases.standing import Standings, needs_of
 from comfyrail.usecases.waits import WaitForecast
 from comfyrail.validation.fixes import Fix
 from comfyrail.workflow.graph import Workflow
+from comfyrail.workflow.layouts import encode_layout
 from comfyrail.workflow.output_folders import saving_into
 
 DEFAULT_TIMEOUT_SECONDS = 1800.0
@@ -72,6 +73,8 @@ class Submission:
     """What the caller calls its workflow, where it is none of the library."""
     output_folder: str | None = None
     """A folder below the worker's outputs, into which nodes that take a prefix save their files."""
+    layout: bytes | None = None
+    """Where the nodes of a graph in API format stand, as it is known from elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +174,7 @@ class SubmitWorkflow:
             await self._input_files.put(checked.examination.inputs)
         if submission.output_folder is not None:
             workflow = saving_into(workflow, submission.output_folder)
-        prompt = await self._checks.run(_encoded_prompt, workflow, large=checked.is_large)
+        prompt, layout = await self._checks.run(_encoded, workflow, large=checked.is_large)
         prediction = self._estimates.predict(analysis)
         needs = needs_of(analysis, submission.labels, submission.worker or "")
         now = self._clock.now()
@@ -207,6 +210,7 @@ class SubmitWorkflow:
             output_config=submission.output_config,
             webhook=submission.webhook,
             workflow_id=checked.workflow_id or submission.workflow_label,
+            layout=layout or submission.layout,
         )
         return Prepared(job, checked.examination.fixes)
 
@@ -236,8 +240,9 @@ def _accept(checked: Checked) -> tuple[Workflow, Analysis]:
     return workflow, checked.analysis
 
 
-def _encoded_prompt(workflow: Workflow) -> bytes:
-    return msgspec.json.encode(workflow.to_prompt())
+def _encoded(workflow: Workflow) -> tuple[bytes, bytes | None]:
+    """The graph, and where its nodes stand."""
+    return msgspec.json.encode(workflow.to_prompt()), encode_layout(workflow)
 
 
 def _execution_config(principal: Principal, submission: Submission) -> bytes | None:

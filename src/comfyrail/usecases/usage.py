@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from comfyrail.access.principal import Principal
 from comfyrail.clock import Clock, Instant
 from comfyrail.jobs.quotas import (
+    DailyUsage,
     JobQuota,
     MonthlyUsage,
     Quotas,
     StorageRoom,
+    day_of,
     end_of_month,
     month_of,
 )
@@ -53,6 +55,13 @@ class TenantUsage:
         if quotas.storage_bytes is None:
             return None
         return StorageRoom(quotas.storage_bytes, await self._store.stored_bytes(principal.tenant))
+
+    async def days(self, principal: Principal, count: int) -> Sequence[tuple[int, DailyUsage]]:
+        """The last days, today included, the oldest first: days since 1970, and what was used."""
+        today = day_of(self._clock.now())
+        first = today - count + 1
+        found = await self._store.usage_of_days(principal.tenant, first)
+        return [(day, found.get(day, DailyUsage())) for day in range(first, today + 1)]
 
     async def report(self, principal: Principal, months: int) -> UsageReport:
         now = self._clock.now()

@@ -54,6 +54,7 @@ class NodeType:
     """Where the worker has it from; empty where it does not say."""
     hidden: frozenset[str] = frozenset()
     """What it is given besides its inputs: `PROMPT`, `UNIQUE_ID` and the like."""
+    description: str = ""
 
     @property
     def pack(self) -> str | None:
@@ -139,6 +140,7 @@ def _read_node_type(name: str, entry: Mapping[str, Any]) -> NodeType:
         for index, output_type in enumerate(output_types)
     )
     display_name = entry.get("display_name")
+    description = entry.get("description")
     return NodeType(
         name=name,
         inputs=inputs,
@@ -148,6 +150,7 @@ def _read_node_type(name: str, entry: Mapping[str, Any]) -> NodeType:
         category=str(entry.get("category") or ""),
         python_module=str(entry.get("python_module") or ""),
         hidden=_hidden_kinds(sections.get("hidden") if isinstance(sections, Mapping) else None),
+        description=description if isinstance(description, str) else "",
     )
 
 

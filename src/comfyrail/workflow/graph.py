@@ -17,6 +17,9 @@ EDITOR_FORMAT_ADVICE = (
 LARGE_PROMPT = 2000
 """Nodes or inputs."""
 
+Area = tuple[int, int, int, int]
+"""Where a node stands in the editor: x, y, width, height."""
+
 
 @dataclass(frozen=True, slots=True)
 class Transform:
@@ -57,6 +60,8 @@ class Workflow:
 
     nodes: Mapping[str, Node]
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    layout: Mapping[str, Area] = field(default_factory=dict, compare=False)
+    """Where nodes stand, by id; empty where the source does not say."""
 
     @cached_property
     def order(self) -> tuple[str, ...]:

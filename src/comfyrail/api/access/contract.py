@@ -11,7 +11,7 @@ from comfyrail.access.principal import Principal
 from comfyrail.access.tiers import limits_of
 from comfyrail.api.contract import instant_of, moment, time_of
 from comfyrail.jobs.priority import DEFAULT_TIER
-from comfyrail.jobs.quotas import MonthlyUsage, Quotas
+from comfyrail.jobs.quotas import DailyUsage, MonthlyUsage, Quotas, date_of
 from comfyrail.store.access import AddressBlock, ApiKey, AuditEntry, User
 from comfyrail.usecases.account_rules import MadeKey, NewKey, NewUser, UserChange
 from comfyrail.usecases.usage import UsageReport
@@ -118,6 +118,34 @@ class MonthBody(msgspec.Struct, kw_only=True):
     month: str
     jobs: int
     gpu_seconds: float
+
+
+class DayBody(msgspec.Struct, kw_only=True):
+    """Jobs that were submitted and that have ended; seconds of workers; US dollars."""
+
+    date: str
+    submitted: int
+    completed: int
+    failed: int
+    cancelled: int
+    gpu_seconds: float
+    cost: float
+
+
+class DaysTotal(msgspec.Struct, kw_only=True):
+    """The same on all days together."""
+
+    submitted: int
+    completed: int
+    failed: int
+    cancelled: int
+    gpu_seconds: float
+    cost: float
+
+
+class DaysBody(msgspec.Struct, kw_only=True):
+    days: list[DayBody]
+    total: DaysTotal
 
 
 class UsageBody(msgspec.Struct, kw_only=True):
@@ -253,6 +281,13 @@ def usage_body(report: UsageReport) -> UsageBody:
     )
 
 
+def days_body(days: Sequence[tuple[int, DailyUsage]]) -> DaysBody:
+    return DaysBody(
+        days=[DayBody(date=date_of(day), **_day_fields(used)) for day, used in days],
+        total=DaysTotal(**_day_fields(sum((used for _, used in days), DailyUsage()))),
+    )
+
+
 def who_am_i(principal: Principal, report: UsageReport) -> WhoAmI:
     return WhoAmI(
         user_id=principal.user_id,
@@ -301,6 +336,17 @@ def _key_fields(key: ApiKey) -> dict[str, Any]:
         "expires_at": time_of(key.expires_at),
         "last_used_at": time_of(key.last_used_at),
         "revoked_at": time_of(key.revoked_at),
+    }
+
+
+def _day_fields(used: DailyUsage) -> dict[str, Any]:
+    return {
+        "submitted": used.submitted,
+        "completed": used.completed,
+        "failed": used.failed,
+        "cancelled": used.cancelled,
+        "gpu_seconds": round(used.gpu_seconds, 3),
+        "cost": round(used.cost, 6),
     }
 
 

@@ -36,6 +36,14 @@ _USAGE = {
     "resets_at": "2026-04-01T00:00:00Z",
     "earlier": [{"month": "2026-02", "jobs": 80, "gpu_seconds": 2210.0}],
 }
+_USED = {
+    "submitted": 12,
+    "completed": 9,
+    "failed": 1,
+    "cancelled": 2,
+    "gpu_seconds": 340.5,
+    "cost": 0.21,
+}
 _BLOCK = {
     "block_id": "019523b1-7d2c-7000-8000-000000000000",
     "network": "203.0.113.0/24",
@@ -124,6 +132,15 @@ OPERATIONS: Operations = {
         "What the caller's tenant has used",
         contract.UsageBody,
         reply_example=_USAGE,
+    ),
+    ("get", usage.DAYS): Operation(
+        Permission.JOBS_READ,
+        "What the caller's tenant has used by day",
+        contract.DaysBody,
+        reply_example={
+            "days": [{"date": "2026-03-01", **_USED}],
+            "total": _USED,
+        },
     ),
     ("get", audit.AUDIT): Operation(
         Permission.ACCESS_ADMIN,

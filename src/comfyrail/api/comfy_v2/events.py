@@ -32,7 +32,7 @@ from comfyrail.api.lasting import LastingStream
 from comfyrail.api.messages import encode
 from comfyrail.api.services import principal_of, services_of
 from comfyrail.api.streams import event_number
-from comfyrail.errors import NotFound, OutputNotFound
+from comfyrail.errors import JobNotFound, OutputNotFound
 from comfyrail.ids import JobId, OutputId
 from comfyrail.jobs.events import Event, EventType
 from comfyrail.jobs.job import Output
@@ -197,9 +197,9 @@ class JobStream:
     async def _new_preview(self) -> AsyncIterator[ServerSentEvent]:
         if self._status.job.state is not JobState.PROCESSING or _now() < self._preview_due:
             return
-        with contextlib.suppress(NotFound):
+        with contextlib.suppress(JobNotFound):
             preview = await self._jobs.preview(self._principal, self._job_id)
-            if preview.number == self._preview_number:
+            if preview is None or preview.number == self._preview_number:
                 return
             self._preview_number = preview.number
             self._preview_due = _now() + PROGRESS_SECONDS

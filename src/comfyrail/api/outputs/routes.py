@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from comfyrail.api.contract import instant_in, moment
 from comfyrail.api.cursors import LONGEST_CURSOR, read_cursor, write_cursor
-from comfyrail.api.executions import EXECUTION
+from comfyrail.api.executions import EXECUTION, Text, searchable
 from comfyrail.api.files import FOREVER, ReadyStream, file_response
 from comfyrail.api.messages import json_response, read_optional_json
 from comfyrail.api.output_bodies import output_bodies
@@ -36,6 +36,8 @@ from comfyrail.store.outputs import FoundOutput, OutputQuery
 from comfyrail.usecases.outputs import MOST_IN_ZIP, OpenedFile
 
 MOST_KINDS = 20
+MOST_IDS = 200
+LONGEST_ID = 64
 
 Kinds = Annotated[
     list[str] | None,
@@ -44,7 +46,13 @@ Kinds = Annotated[
         description="images, audio, text … or image, video, image/png …: repeated, or with commas.",
     ),
 ]
-Text = Annotated[str | None, Query(max_length=500)]
+Ids = Annotated[
+    list[str] | None,
+    Query(
+        max_length=MOST_IDS,
+        description=f"Only these outputs, at most {MOST_IDS}: repeated, or with commas.",
+    ),
+]
 TierName = Literal["immediate", "standard", "archive", "glacier"]
 Word = Annotated[str | None, Query(max_length=200)]
 Time = Annotated[str | None, Query(json_schema_extra={"format": "date-time"})]
@@ -55,6 +63,7 @@ _link_request = msgspec.json.Decoder(LinkRequest)
 
 
 async def output_query(
+    output_id: Ids = None,
     kind: Kinds = None,
     node_id: Word = None,
     workflow_id: Word = None,
@@ -68,10 +77,11 @@ async def output_query(
     gone: bool = False,
 ) -> OutputQuery:
     return OutputQuery(
+        ids=_ids(output_id),
         kinds=_kinds(kind),
         node_id=node_id,
         workflow=workflow_id or None,
-        text=_searchable(text),
+        text=searchable(text),
         created_from=instant_in(created_from, "created_from"),
         created_before=instant_in(created_before, "created_before"),
         job_id=JobId(execution_id) if execution_id else None,
@@ -234,7 +244,8 @@ def _kinds(given: list[str] | None) -> frozenset[str]:
     return kinds
 
 
-def _searchable(text: str | None) -> str | None:
-    if text is not None and "\x00" in text:
-        raise MalformedRequest("text has a character that no text has.")
-    return text or None
+def _ids(given: list[str] | None) -> frozenset[OutputId]:
+    ids = frozenset(OutputId(word.strip()) for text in given or () for word in text.split(","))
+    if len(ids) > MOST_IDS or any(not word or len(word) > LONGEST_ID for word in ids):
+        raise MalformedRequest(f"output_id is the id of an output; at most {MOST_IDS} of them.")
+    return ids

@@ -3,7 +3,6 @@
 from comfyrail.api.operations import Operation, Operations
 from comfyrail.api.session import routes
 from comfyrail.api.session.contract import SESSION, LoginRequest, SessionBody
-from comfyrail.api.session.page import START
 
 OPERATIONS: Operations = {
     ("post", SESSION): Operation(
@@ -20,7 +19,6 @@ OPERATIONS: Operations = {
     ("get", routes.LOGIN): Operation(None, "Login page", "text/html", is_shown=False),
     ("post", routes.LOGIN): Operation(None, "Log in", "text/html", 303, is_shown=False),
     ("post", routes.LOGOUT): Operation(None, "Log out", "text/html", 303, is_shown=False),
-    ("get", START): Operation(None, "Start page", "text/html", is_shown=False),
     ("get", routes.FAVICON): Operation(None, "Icon", "image/svg+xml", is_shown=False),
     ("get", routes.STYLE_SHEET): Operation(None, "Styles", "text/css", is_shown=False),
 }

@@ -1,4 +1,4 @@
-"""The server's own pages, start and login: plain HTML and forms, no script."""
+"""Pages without a script: the login, and what stands in for a page that was not built."""
 
 from html import escape
 from urllib.parse import urlsplit
@@ -69,27 +69,19 @@ _HEAD = """<!doctype html>
 """
 
 
-def start_page(principal: Principal | None, address: str, *, has_access: bool) -> str:
-    """For whoever asks, None: nobody knows who. `address`: of this server, as the browser has it.
-
-    With access off there is nobody to be.
-    """
+def unbuilt_page(principal: Principal | None, *, has_access: bool) -> str:
+    """What a server shows whose page was not built. With access off there is nobody to be."""
     links = "\n".join(
         f'<li><a href="{path}">{name}<span>{about}</span></a></li>' for path, name, about in _LINKS
     )
-    command = f"comfyrail run FILE --server {address}"
-    key = "export COMFYRAIL_API_KEY=crk_…\n" if has_access else ""
     return (
         _HEAD.format(title="Comfyrail", heading=f"Comfyrail <small>{__version__}</small>")
         + (_who(principal) if has_access else "")
-        + f"""<p>This server runs ComfyUI workflows.</p>
+        + f"""<p>This server runs ComfyUI workflows. Its page was not built: run
+<code>make page</code> in the checkout and start it again. Everything else works.</p>
 <ul class="links">
 {links}
 </ul>
-<h2>Run a workflow</h2>
-<pre>{key}{escape(command)}</pre>
-<p>Or send it with <code>POST /v2/workflows/execute</code>:
-<a href="/docs#post_v2_workflows_execute">how</a>.</p>
 </body></html>
 """
     )

@@ -17,7 +17,7 @@ from comfyrail.api.origins import refuse_other_sites
 from comfyrail.api.request_head import read_head
 from comfyrail.api.services import services_of
 from comfyrail.api.session.contract import SESSION, LoginRequest, session_body
-from comfyrail.api.session.page import ICON, START, STYLES, local_path, login_page, start_page
+from comfyrail.api.session.page import ICON, START, STYLES, local_path, login_page
 from comfyrail.clock import Instant
 from comfyrail.errors import Conflict, MalformedRequest, Unauthorized
 
@@ -70,15 +70,6 @@ async def show_session(request: Request) -> Response:
 async def end_session(request: Request) -> Response:
     """Forget the session, here and in the browser. One that is over is none to forget."""
     return await _log_out(request, Response(status_code=204))
-
-
-@router.get(START, include_in_schema=False)
-async def show_start(request: Request) -> Response:
-    principal: Principal | None = request.scope["principal"]
-    address = f"{'https' if request.scope['is_https'] else 'http'}://{request.url.netloc}"
-    has_access = services_of(request).gatekeeper is not None
-    page = start_page(principal, address, has_access=has_access)
-    return HTMLResponse(page, headers={"Cache-Control": PAGE_KEPT})
 
 
 @router.post(LOGOUT, include_in_schema=False)

@@ -8,6 +8,7 @@ import msgspec
 from comfyrail.api.check_contract import FixBody, ParameterText, WorkflowText, fix_bodies
 from comfyrail.api.contract import (
     CallbackUrl,
+    CoverBody,
     ExecutionError,
     Labels,
     MaxRetries,
@@ -15,6 +16,7 @@ from comfyrail.api.contract import (
     QueueTimeout,
     Timeout,
     attempt_body,
+    cover_body,
     dollars,
     execution_error,
     moment,
@@ -29,7 +31,7 @@ from comfyrail.jobs.outcome import RETRYING
 from comfyrail.jobs.output_config import OutputConfig
 from comfyrail.jobs.webhooks import JobWebhook
 from comfyrail.store.media import KnownMedia, MediaFacts, media_file
-from comfyrail.usecases.jobs import JobStatus
+from comfyrail.usecases.jobs import Cover, JobStatus
 from comfyrail.usecases.resubmit import retry_of
 from comfyrail.usecases.submit import Accepted
 
@@ -77,6 +79,7 @@ class V2Links(msgspec.Struct, kw_only=True):
     outputs: str
     nodes: str
     logs: str
+    workflow: str
     cancel: str
     retry: str
 
@@ -107,10 +110,13 @@ class V2Queue(msgspec.Struct, kw_only=True):
 
 
 class V2Progress(msgspec.Struct, kw_only=True):
+    """`preview`: how many previews its attempt has brought so far; null in lists."""
+
     fraction: float
     current_node: str | None
     completed_nodes: int
     total_nodes: int
+    preview: int | None
 
 
 class V2Retries(msgspec.Struct, kw_only=True):
@@ -178,9 +184,13 @@ class V2Outputs(msgspec.Struct, kw_only=True):
 
 
 class V2Execution(msgspec.Struct, kw_only=True):
-    """A job. In lists `attempts` and `result` are null."""
+    """A job. In lists `attempts` and `result` are null; only lists that are asked for it have
+    `cover` and `outputs`.
+    """
 
     id: str
+    title: str | None
+    """What people call it: the name of its workflow in the library."""
     status: Status
     reason: str | None
     timing: V2Timing
@@ -197,6 +207,9 @@ class V2Execution(msgspec.Struct, kw_only=True):
     origin: V2Origin
     last_event: Annotated[int, msgspec.Meta(ge=0)]
     links: V2Links
+    cover: CoverBody | msgspec.UnsetType | None = msgspec.UNSET
+    outputs: int | msgspec.UnsetType = msgspec.UNSET
+    """How many files it has."""
 
 
 class V2ExecutionList(msgspec.Struct, kw_only=True):
@@ -233,6 +246,7 @@ def links_of(job_id: JobId) -> V2Links:
         outputs=f"{own}/outputs",
         nodes=f"{own}/nodes",
         logs=f"{own}/logs",
+        workflow=f"{own}/workflow",
         cancel=f"{own}/cancel",
         retry=f"{own}/retry",
     )
@@ -258,12 +272,20 @@ def whole_body(status: JobStatus) -> V2Execution:
     return execution_body(status.job, status)
 
 
+def open_body(status: JobStatus) -> V2Execution:
+    """As in a list, with what is known of one that has not ended."""
+    body = whole_body(status)
+    body.attempts = None
+    return body
+
+
 def execution_body(job: Job, status: JobStatus | None = None) -> V2Execution:
     """A job as v2 shows it; the parts that take another look are null in lists."""
     outputs = shown_outputs(status) if status else []
     shows_result = status is not None and (bool(outputs) or job.state == "completed")
     return V2Execution(
         id=job.id,
+        title=job.title,
         status=STATUS_OF[job.state],
         reason=job.reason,
         timing=_timing(job, status),
@@ -273,6 +295,7 @@ def execution_body(job: Job, status: JobStatus | None = None) -> V2Execution:
             current_node=job.progress.current_node,
             completed_nodes=job.progress.completed_nodes,
             total_nodes=job.progress.total_nodes,
+            preview=status.previews if status else None,
         ),
         retries=V2Retries(attempts=job.attempts, used=job.retries, max=job.max_retries),
         attempts=[_attempt(each) for each in status.attempts] if status else None,
@@ -294,6 +317,15 @@ def execution_body(job: Job, status: JobStatus | None = None) -> V2Execution:
     )
 
 
+def show_cover(body: V2Execution, cover: Cover | None) -> None:
+    """Add what a list was asked for."""
+    body.cover, body.outputs = None, 0
+    if cover is not None:
+        body.outputs = cover.files
+        shown = v1_output_body(cover.output, cover.media)
+        body.cover = cover_body(cover, shown, output_url(cover.output))
+
+
 def shown_outputs(status: JobStatus) -> list[V2Output]:
     return [output_body(output, status.media.get(media_file(output))) for output in status.outputs]
 
@@ -313,13 +345,17 @@ def output_body(output: Output, media: KnownMedia | None = None) -> V2Output:
         size=file.size,
         sha256=file.sha256,
         created_at=moment(output.created_at),
-        url=f"{EXECUTION.format(execution_id=output.job_id)}/outputs/{file.id}",
+        url=output_url(output),
         media=shown.media,
         variants=shown.variants,
         tier=shown.tier,
         gone_at=shown.gone_at,
         gone_reason=shown.gone_reason,
     )
+
+
+def output_url(output: Output) -> str:
+    return f"{EXECUTION.format(execution_id=output.job_id)}/outputs/{output.file.id}"
 
 
 def _timing(job: Job, status: JobStatus | None) -> V2Timing:

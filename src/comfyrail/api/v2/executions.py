@@ -1,9 +1,7 @@
 """API v2: executions."""
 
-from typing import Annotated
-
 import msgspec
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket
@@ -24,10 +22,9 @@ from comfyrail.api.executions import (
     EventNumber,
     Limit,
     LogLimit,
-    Statuses,
-    Time,
     WaitLimit,
-    job_filter,
+    WantedJobs,
+    WithCover,
 )
 from comfyrail.api.hot_paths import HotPath
 from comfyrail.api.idempotency import idempotency_key
@@ -58,6 +55,7 @@ from comfyrail.api.v2.contract import (
     accepted_body,
     execution_body,
     output_body,
+    show_cover,
     whole_body,
 )
 from comfyrail.ids import JobId, OutputId
@@ -157,27 +155,24 @@ HOT_PATHS = (
 @router.get(EXECUTIONS)
 async def list_executions(
     request: Request,
-    status: Statuses = None,
-    submitted_from: Time = None,
-    submitted_before: Time = None,
-    batch_id: Annotated[str | None, Query(max_length=64)] = None,
-    surface: Annotated[str | None, Query(max_length=20)] = None,
+    where: WantedJobs,
+    cover: WithCover = False,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """Newest first, whichever API they came through. Pass `next_cursor` back as `cursor` to go
-    on.
+    """Newest first, whichever API they came through. `text` looks in the prompts and other texts of
+    the graphs, in names of files, and for the beginning of an id. Pass `next_cursor` back as
+    `cursor` to go on.
     """
-    where = job_filter(status, submitted_from, submitted_before, batch_id, surface)
-    after = read_cursor(cursor)
-    page = await services_of(request).jobs.page(
-        principal_of(request), where, JobId(after) if after else None, limit
-    )
+    jobs, principal, after = services_of(request).jobs, principal_of(request), read_cursor(cursor)
+    page = await jobs.page(principal, where, JobId(after) if after else None, limit)
+    bodies = [execution_body(job) for job in page.jobs]
+    if cover:
+        covers = await jobs.covers(principal, page.jobs)
+        for body in bodies:
+            show_cover(body, covers.get(JobId(body.id)))
     return json_response(
-        V2ExecutionList(
-            executions=[execution_body(job) for job in page.jobs],
-            next_cursor=write_cursor(page.next_cursor),
-        )
+        V2ExecutionList(executions=bodies, next_cursor=write_cursor(page.next_cursor))
     )
 
 
@@ -231,7 +226,7 @@ async def list_nodes(request: Request, execution_id: str) -> Response:
 
 @router.get(EXECUTION + "/preview")
 async def show_preview(request: Request, execution_id: str) -> Response:
-    """The newest picture of what is being sampled."""
+    """The newest picture of what is being sampled; 204 where there is none now."""
     return await send_preview(request, JobId(execution_id))
 
 

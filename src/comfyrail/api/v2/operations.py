@@ -95,6 +95,7 @@ OPERATIONS: Operations = {
         "image/jpeg",
         headers=("If-None-Match",),
         other_statuses=(304,),
+        other_replies={204: ""},
         also_as=("image/png",),
     ),
     ("get", EXECUTION + "/logs"): Operation(

@@ -54,6 +54,10 @@ V2_OF_V1: Mapping[str, str] = {
     "surface": "origin.surface",
     "retry_of": "origin.retry_of",
     "workflow_id": "origin.workflow_id",
+    "title": "title",
+    "preview": "progress.preview",
+    "cover": "cover",
+    "outputs": "outputs",
     "webhook_delivered": "webhook_delivered",
 }
 """Where a field of v1's execution is in v2. `webhook_delivered` comes with webhooks."""

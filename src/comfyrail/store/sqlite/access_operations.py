@@ -1,7 +1,7 @@
 """The store's view of users, API keys, usage, the audit log and blocked addresses."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -9,7 +9,7 @@ import msgspec
 from comfyrail.clock import Clock, Instant
 from comfyrail.errors import Conflict
 from comfyrail.ids import TenantId
-from comfyrail.jobs.quotas import MonthlyUsage, Quotas
+from comfyrail.jobs.quotas import DailyUsage, MonthlyUsage, Quotas
 from comfyrail.store.access import (
     BLOCKS,
     AddressBlock,
@@ -136,6 +136,22 @@ class AccessOperations:
             lambda snapshot: snapshot.all("list_usage", tenant=tenant, limit=months)
         )
         return [MonthlyUsage(row["month"], row["jobs"], row["gpu_seconds"]) for row in rows]
+
+    async def usage_of_days(self, tenant: TenantId, first: int) -> Mapping[int, DailyUsage]:
+        rows = await self._readers.read(
+            lambda snapshot: snapshot.all("list_usage_of_days", tenant=tenant, first=first)
+        )
+        return {
+            row["day"]: DailyUsage(
+                row["submitted"],
+                row["completed"],
+                row["failed"],
+                row["cancelled"],
+                row["gpu_seconds"],
+                row["cost"],
+            )
+            for row in rows
+        }
 
     async def stored_bytes(self, tenant: TenantId) -> int:
         row = await self._readers.read(lambda snapshot: snapshot.one("stored_bytes", tenant=tenant))

@@ -36,8 +36,16 @@ if TYPE_CHECKING:
 
 OWN_WEBHOOK = 1
 OWN_UPLOADS = 2
-MOST_PENDING = 100_000
-"""What waits for a tenant: more is not written down."""
+MOST_PENDING = 1_000_000
+"""What waits for a tenant: more is not written down. A batch of 10,000 jobs, of which 50 webhooks
+are told when they are queued and when they end.
+"""
+MOST_PENDING_BESIDE_DEAD = 100_000
+"""What waits for a tenant when one that has failed for long is told nothing more: it must not use
+up what is there for those that work.
+"""
+DEAD_AFTER_MILLISECONDS = 3_600_000
+"""One that has failed for so long, with no success, may come back but is not reckoned with."""
 FLEET_PERMISSIONS = frozenset({"fleet:read", "*"})
 """One of them has whoever may be told of workers and the server."""
 TOO_MUCH_WAITS = f"{MOST_PENDING:,} messages wait already."
@@ -230,6 +238,8 @@ def _add(
         type=event_type,
         now=tx.now,
         most=MOST_PENDING,
+        most_beside_dead=MOST_PENDING_BESIDE_DEAD,
+        dead_since=tx.now - DEAD_AFTER_MILLISECONDS,
     )
     if added is None:
         tx.run("note_dropped", endpoint_id=endpoint_id)

@@ -44,6 +44,7 @@ class OutputOperations:
             "with_temporary": query.with_temporary,
             "with_gone": query.with_gone,
             "kinds": json.dumps(sorted(query.kinds)) if query.kinds else None,
+            "ids": json.dumps(sorted(query.ids)) if query.ids else None,
         }
         looks = _looks(tenant, query)
 
@@ -148,7 +149,7 @@ def _looks(tenant: TenantId, query: OutputQuery) -> list[tuple[str, dict[str, st
     jobs: dict[str, str | None] = {
         "job_id": query.job_id,
         "batch_id": query.batch_id,
-        **_versions(query.workflow),
+        **versions_of(query.workflow),
     }
     are_jobs_known = any(value is not None for value in jobs.values())
     text = (query.text or "").strip()
@@ -160,11 +161,11 @@ def _looks(tenant: TenantId, query: OutputQuery) -> list[tuple[str, dict[str, st
     ]
     words = words_of(text)
     if words:
-        looks.append(("outputs_of_jobs", {**jobs, "name": None, "text": _match(tenant, words)}))
+        looks.append(("outputs_of_jobs", {**jobs, "name": None, "text": match_of(tenant, words)}))
     return looks
 
 
-def _versions(workflow: str | None) -> dict[str, str | None]:
+def versions_of(workflow: str | None) -> dict[str, str | None]:
     """One version of a workflow, or all of them."""
     if workflow is None or "@" in workflow:
         return {"version": workflow, "versions_from": None, "versions_before": None}
@@ -175,7 +176,7 @@ def _versions(workflow: str | None) -> dict[str, str | None]:
     }
 
 
-def _match(tenant: TenantId, words: Sequence[str]) -> str:
+def match_of(tenant: TenantId, words: Sequence[str]) -> str:
     """A query of FTS5: all the words, the last one as a beginning. Nothing in it is an operator."""
     *others, last = words
     owner = " ".join(words_of(tenant))

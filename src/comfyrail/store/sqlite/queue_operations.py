@@ -15,7 +15,7 @@ from comfyrail.jobs.priority import QueueClass, Standing
 from comfyrail.jobs.queue import Backlog, LaneKey, QueuePlace, QueueState, QueueTotals
 from comfyrail.jobs.states import JobState
 from comfyrail.jobs.webhooks import JobWebhook
-from comfyrail.store.interface import Enqueued, JobWishes, LanesRead
+from comfyrail.store.interface import Enqueued, JobDrawing, JobWishes, LanesRead
 from comfyrail.store.notifications import webhook_of
 from comfyrail.store.signals import HELD, QUEUE
 from comfyrail.store.sqlite import transitions
@@ -82,6 +82,16 @@ class QueueOperations:
             job_of(snapshot, tenant, job_id)
             row = snapshot.one("get_prompt", job_id=job_id)
             return row["prompt"] if row else b"{}"
+
+        return await self._readers.read(read)
+
+    async def drawing_of(self, tenant: TenantId, job_id: JobId) -> JobDrawing:
+        def read(snapshot: Snapshot) -> JobDrawing:
+            job_of(snapshot, tenant, job_id)
+            row = snapshot.one("get_drawing", job_id=job_id)
+            if row is None:
+                return JobDrawing(b"{}")
+            return JobDrawing(row["prompt"], row["layout"], row["extra_data"])
 
         return await self._readers.read(read)
 

@@ -38,12 +38,13 @@ from comfyrail.store.sqlite.document_operations import DocumentOperations
 from comfyrail.store.sqlite.feed_operations import FeedOperations
 from comfyrail.store.sqlite.followed_operations import FollowedOperations
 from comfyrail.store.sqlite.gate_operations import GateOperations
+from comfyrail.store.sqlite.job_list_operations import JobListOperations
 from comfyrail.store.sqlite.media_operations import MediaOperations
 from comfyrail.store.sqlite.outbox import Listeners, write_notice
 from comfyrail.store.sqlite.output_operations import OutputOperations
 from comfyrail.store.sqlite.prompt_operations import PromptOperations
 from comfyrail.store.sqlite.queue_figures import QueueFigures
-from comfyrail.store.sqlite.queue_operations import QueueOperations, job_of
+from comfyrail.store.sqlite.queue_operations import job_of
 from comfyrail.store.sqlite.readers import Readers, Snapshot
 from comfyrail.store.sqlite.reply_operations import ReplyOperations
 from comfyrail.store.sqlite.rows import (
@@ -58,7 +59,7 @@ from comfyrail.store.sqlite.writer import Transaction, Writer
 
 
 class SqliteStore(
-    QueueOperations,
+    JobListOperations,
     BatchOperations,
     BlobOperations,
     ReplyOperations,
@@ -130,6 +131,8 @@ class SqliteStore(
     async def list_jobs(
         self, tenant: TenantId, where: JobFilter, after: JobId | None, limit: int
     ) -> JobPage:
+        if where.is_search:
+            return await self.search_jobs(tenant, where, after, limit)
         values: dict[str, Any] = {
             "tenant": tenant,
             "after": after,

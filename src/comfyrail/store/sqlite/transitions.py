@@ -42,7 +42,7 @@ from comfyrail.store.sqlite.outbox import JobMark, keep_own_webhook, tell, tells
 from comfyrail.store.sqlite.queue_figures import QueueFigures, bucket_start
 from comfyrail.store.sqlite.readers import Snapshot
 from comfyrail.store.sqlite.rows import encode, output_values, read_attempt, read_job
-from comfyrail.store.sqlite.usage_counts import check_room, count_jobs, count_seconds
+from comfyrail.store.sqlite.usage_counts import check_room, count_attempt, count_jobs
 from comfyrail.store.sqlite.writer import Transaction
 
 SCHEDULED = "scheduled"
@@ -102,6 +102,7 @@ def enqueue(tx: Transaction, job: NewJob) -> Enqueued:
         origin=job.origin.data,
         extra_data=job.extra_data,
         output_config=None if job.output_config == AS_IT_IS else encode(job.output_config),
+        layout=job.layout,
     )
     for each in job.inputs:
         _need_input(tx, job.id, each)
@@ -232,6 +233,7 @@ def expire(tx: Transaction, row: Any) -> JobId:
     """Fail a job that has waited longer than it may."""
     job = read_job(row)
     fault = queue_timeout(row["queue_timeout"] or 0.0)
+    count_attempt(tx, job.tenant, JobState.FAILED)
     _end(tx, job, Conclusion(AttemptState.LOST, JobState.FAILED, fault, None, job.retries))
     return job.id
 
@@ -342,10 +344,10 @@ def finish(
     if usage is not None:
         _add_usage(tx, JobId(row["job_id"]), usage)
     job = _get_job(tx, JobId(row["job_id"]))
-    if usage is not None:
-        count_seconds(tx, job.tenant, usage.seconds)
     conclusion = conclude(job, outcome, _past(tx, job, row, outcome, rules or RetryRules()))
     check_transition(job.state, conclusion.job_state)
+    end = None if conclusion.retry is not None else conclusion.job_state
+    count_attempt(tx, job.tenant, end, usage)
     for event in events:
         append_event(tx, job.id, event)
     retry = conclusion.retry
@@ -373,9 +375,8 @@ def finish(
             **output_values(output),
         )
         want_look(tx, output.blob_key, output.content_type)
-    if conclusion.outputs:
-        tx.run("want_index", job_id=job.id)
-        tx.notify(INDEX)
+    if conclusion.outputs and retry is not None:
+        _want_index(tx, job.id)
     if retry is not None:
         told = {"cause": _cause(outcome), "worker_id": row["worker_id"]}
         if isinstance(outcome, Failed):
@@ -416,6 +417,7 @@ def _add_usage(tx: Transaction, job_id: JobId, usage: Usage) -> None:
 def cancel_queued(tx: Transaction, job: Job) -> Job:
     tx.run("request_cancel", job_id=job.id)
     tx.notify(QUEUE)  # a worker may just have been meant for it
+    count_attempt(tx, job.tenant, JobState.CANCELLED)
     return _enter(
         tx,
         job,
@@ -573,11 +575,19 @@ def _enter(
     if state is JobState.QUEUED and values.get("held_until") is None:
         tx.count(job.queue_class, job.rank, 1, job.expected_seconds)
     append_event(tx, job.id, NewEvent(EVENT_OF_STATE[state], data))
+    if state.is_final:
+        _want_index(tx, job.id)
     if job.batch_id is not None and state.is_final:
         if state is JobState.FAILED:
             tx.run("stop_failed_batch", batch_id=job.batch_id, now=tx.now)
         tx.notify(BATCHES)
     return _get_job(tx, job.id)
+
+
+def _want_index(tx: Transaction, job_id: JobId) -> None:
+    """It and its outputs are to be found by the texts of its graph."""
+    tx.run("want_index", job_id=job_id)
+    tx.notify(INDEX)
 
 
 def _get_job(tx: Transaction, job_id: JobId) -> Job:

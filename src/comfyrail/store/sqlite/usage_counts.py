@@ -1,13 +1,16 @@
 """Jobs, seconds and bytes of a tenant, counted in the transaction that they come with."""
 
 from comfyrail.ids import TenantId
+from comfyrail.jobs.job import Usage
 from comfyrail.jobs.quotas import (
     JobQuota,
     MonthlyUsage,
     check_quota,
     check_storage,
+    day_of,
     month_of,
 )
+from comfyrail.jobs.states import JobState
 from comfyrail.store.sqlite.writer import Transaction
 
 
@@ -32,8 +35,37 @@ def check_bytes(tx: Transaction, tenant: TenantId, limit: int | None, more: int)
 
 def count_jobs(tx: Transaction, tenant: TenantId, jobs: int = 1) -> None:
     tx.run("add_usage", tenant=tenant, month=month_of(tx.now), jobs=jobs, gpu_seconds=0.0)
+    _count_in_day(tx, tenant, submitted=jobs)
 
 
-def count_seconds(tx: Transaction, tenant: TenantId, seconds: float) -> None:
+def count_attempt(
+    tx: Transaction, tenant: TenantId, state: JobState | None, usage: Usage | None = None
+) -> None:
+    """What an attempt took, and how its job has ended by it; None: it has not."""
+    seconds, cost = (max(0.0, usage.seconds), usage.cost) if usage else (0.0, 0.0)
     if seconds > 0:
         tx.run("add_usage", tenant=tenant, month=month_of(tx.now), jobs=0, gpu_seconds=seconds)
+    if state is not None or seconds > 0 or cost > 0:
+        _count_in_day(tx, tenant, state, seconds=seconds, cost=cost)
+
+
+def _count_in_day(
+    tx: Transaction,
+    tenant: TenantId,
+    state: JobState | None = None,
+    *,
+    submitted: int = 0,
+    seconds: float = 0.0,
+    cost: float = 0.0,
+) -> None:
+    tx.run(
+        "add_usage_of_day",
+        tenant=tenant,
+        day=day_of(tx.now),
+        submitted=submitted,
+        completed=state is JobState.COMPLETED,
+        failed=state is JobState.FAILED,
+        cancelled=state is JobState.CANCELLED,
+        gpu_seconds=seconds,
+        cost=cost,
+    )

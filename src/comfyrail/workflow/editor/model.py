@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from comfyrail.workflow.graph import Area
+
 ALWAYS = 0
 MUTED = 2
 BYPASSED = 4
@@ -49,6 +51,7 @@ class EditorNode:
     values: Sequence[Any] | Mapping[str, Any] = ()
     named: Mapping[str, Any] = field(default_factory=dict)
     properties: Mapping[str, Any] = field(default_factory=dict)
+    area: Area | None = None
 
 
 @dataclass(frozen=True, slots=True)

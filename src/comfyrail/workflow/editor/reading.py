@@ -17,6 +17,7 @@ from comfyrail.workflow.editor.model import (
     SubgraphSlot,
 )
 from comfyrail.workflow.editor.notes import MALFORMED, Notes
+from comfyrail.workflow.editor.positions import read_area
 from comfyrail.workflow.nearest import shown
 
 NAME_LIMIT = 500
@@ -133,6 +134,7 @@ def _read_node(entry: object, notes: Notes) -> EditorNode | None:
         values=values if isinstance(values, list | Mapping) else (),
         named=_mapping(entry.get("widgets_values_named")),
         properties=properties,
+        area=read_area(entry),
     )
 
 

@@ -1,6 +1,7 @@
 """Finding a workflow in bytes of unknown kind: JSON, a text around it, a PNG, a WebP."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from comfyrail.errors import MalformedWorkflow
@@ -27,6 +28,20 @@ def read_workflow_source(content: str | bytes) -> Any:
     if isinstance(content, bytes) and is_picture(content):
         return _from_texts(_texts_of_picture(content))
     return find_json(content if isinstance(content, str) else _text_of(content))
+
+
+def read_all_sources(content: bytes) -> list[Any]:
+    """The parsed JSON of every workflow in it: of a picture the editor's format first, which says
+    where nodes stand. There is at least one. Raises MalformedWorkflow.
+    """
+    if not is_picture(content):
+        return [read_workflow_source(content)]
+    texts = _texts_of_picture(content)
+    found: list[Any] = []
+    for key in (EDITOR_KEY, API_KEY):
+        with suppress(MalformedWorkflow):
+            found += [read_json(texts[key], allow_nan=True)] if key in texts else []
+    return found or [_from_texts(texts)]
 
 
 def _texts_of_picture(content: bytes) -> Mapping[str, str]:

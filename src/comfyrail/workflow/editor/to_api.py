@@ -12,6 +12,7 @@ from comfyrail.workflow.editor.node_inputs import HeldWidget
 from comfyrail.workflow.editor.notes import UNKNOWN_NODE_TYPE, ConversionNote, Notes
 from comfyrail.workflow.editor.opened import OpenedNodes
 from comfyrail.workflow.editor.outgoing import outgoing_value, wrap_list
+from comfyrail.workflow.editor.positions import places_in_root
 from comfyrail.workflow.editor.promotion import ShownWidgets
 from comfyrail.workflow.editor.reading import read_document
 from comfyrail.workflow.editor.resolution import FromNode, GivenValue, LinkResolver
@@ -70,7 +71,7 @@ class _Conversion:
                 "No node of the workflow would run: all are notes, muted or bypassed.",
                 details={"path": "nodes"},
             )
-        return Workflow(nodes, dict(self._document.metadata))
+        return Workflow(nodes, dict(self._document.metadata), places_in_root(ids))
 
     def _choose_ids(self, scopes: list[Scope]) -> Ids:
         """Ids of the nodes that are sent. One that was kept counts for the first that has it."""

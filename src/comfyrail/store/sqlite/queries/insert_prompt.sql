@@ -1,2 +1,2 @@
-INSERT INTO job_prompts (job_id, prompt, execution_config, origin, extra_data, output_config)
-VALUES (:job_id, :prompt, :execution_config, :origin, :extra_data, :output_config);
+INSERT INTO job_prompts (job_id, prompt, execution_config, origin, extra_data, output_config, layout)
+VALUES (:job_id, :prompt, :execution_config, :origin, :extra_data, :output_config, :layout);

@@ -13,6 +13,7 @@ WHERE jobs.tenant = :tenant
         CROSS JOIN indexed_jobs ON indexed_jobs.number = job_texts.rowid --? text
         WHERE job_texts MATCH :text --? text
     ) --? text
+    AND outputs.id IN (SELECT value FROM json_each(:ids)) --? ids
     AND outputs.id < :after --? after
     AND outputs.id >= :created_from --? created_from
     AND outputs.id < :created_before --? created_before

@@ -3,6 +3,7 @@
 SELECT outputs.*, (SELECT workflow_id FROM jobs WHERE jobs.id = outputs.job_id) AS workflow_id
 FROM outputs INDEXED BY outputs_of_tenant
 WHERE outputs.tenant = :tenant
+    AND outputs.id IN (SELECT value FROM json_each(:ids)) --? ids
     AND outputs.id < :after --? after
     AND outputs.id >= :created_from --? created_from
     AND outputs.id < :created_before --? created_before

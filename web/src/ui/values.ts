@@ -1,0 +1,18 @@
+/** Values of workflows and parameters as a text on one line or several. */
+
+import { LargeInteger } from "../api/exact_json";
+
+const LONGEST = 20_000;
+
+/** Whole numbers of 64 bits keep all their digits. */
+export function valueText(value: unknown): string {
+  if (typeof value === "string") return value.slice(0, LONGEST);
+  if (value === null || value === undefined) return "–";
+  if (typeof value !== "object" || value instanceof LargeInteger) return String(value);
+  return JSON.stringify(value).slice(0, LONGEST);
+}
+
+export function shortValue(value: unknown, most = 60): string {
+  const text = valueText(value).replaceAll(/\s+/g, " ");
+  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
+}

@@ -1,0 +1,238 @@
+/** The graph of a job, live: every node with its state, and what it made. */
+
+import { type ReadonlySignal, type Signal, useComputed, useSignal } from "@preact/signals";
+import type { TargetedKeyboardEvent } from "preact";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { setQuery } from "../../router";
+import { count, duration } from "../../ui/format";
+import { Icon } from "../../ui/icons";
+import { isImage, pictureOf } from "../../ui/output";
+import { Button, Empty, ErrorBox, Loading, Notice } from "../../ui/parts";
+import { drawingOf } from "./graph_drawing";
+import type { FormNode, JobData, JobOutput } from "./job_data";
+import { type Box, frameOf } from "./layout";
+import { MiniBar } from "./mini_bar";
+import { howFar, NODE_ICON, NODE_WORD, type NodeBook, spoken } from "./node_states";
+import { usePanning } from "./use_viewport";
+
+/** More are slow to draw, and nobody finds anything among them: the list has them all. */
+const MOST_DRAWN = 2_000;
+const STEP = 1.3;
+
+interface JobGraphProps {
+  data: JobData;
+  outputs: readonly JobOutput[];
+  selected: string | null;
+}
+
+export function JobGraph({ data, outputs, selected }: JobGraphProps) {
+  const { form } = data;
+  if (form.error) return <ErrorBox error={form.error} retry={form.reload} />;
+  if (form.data === null) return <Loading lines={8} />;
+  const { nodes, nodes_total: total } = form.data;
+  if (nodes.length === 0) {
+    return (
+      <Empty title="There is nothing to draw">
+        <p>None of the nodes of this workflow runs.</p>
+      </Empty>
+    );
+  }
+  return (
+    <div class="job-graph-part stack">
+      {total > MOST_DRAWN && (
+        <Notice>
+          The first {count(MOST_DRAWN)} of {count(total)} nodes are drawn. The list under Nodes has
+          them all.
+        </Notice>
+      )}
+      <Canvas
+        nodes={nodes.length > MOST_DRAWN ? nodes.slice(0, MOST_DRAWN) : nodes}
+        book={data.book}
+        outputs={outputs}
+        selected={selected}
+      />
+    </div>
+  );
+}
+
+interface CanvasProps {
+  nodes: readonly FormNode[];
+  book: NodeBook;
+  outputs: readonly JobOutput[];
+  selected: string | null;
+}
+
+function Canvas({ nodes, book, outputs, selected }: CanvasProps) {
+  const room = useRef<HTMLDivElement>(null);
+  const sheet = useRef<HTMLDivElement>(null);
+  const drawing = useMemo(() => drawingOf(nodes), [nodes]);
+  const frame = useMemo(() => frameOf(drawing.boxes), [drawing]);
+  const panning = usePanning(room, sheet, frame);
+  const marked = useSignal(selected);
+  const tabStop = useSignal(nodes[0]?.node_id ?? "");
+  const pictures = usePictures(outputs);
+
+  useEffect(() => {
+    marked.value = selected;
+    const box = selected === null ? undefined : drawing.byId.get(selected);
+    if (box === undefined) return;
+    tabStop.value = box.id;
+    panning.reveal(box);
+  }, [selected, drawing]);
+
+  const move = (event: TargetedKeyboardEvent<HTMLDivElement>) => {
+    const from = (event.target as HTMLElement).dataset.node;
+    if (from === undefined) return;
+    const next = neighbour(nodes, from, event.key);
+    if (next === null) return;
+    event.preventDefault();
+    const target = room.current?.querySelector<HTMLElement>(`[data-node="${CSS.escape(next)}"]`);
+    target?.focus({ preventScroll: true });
+  };
+  // The same objects again: when something else changes, Preact does not look at the nodes.
+  const cards = useMemo(
+    () =>
+      nodes.map((node) => {
+        const box = drawing.byId.get(node.node_id);
+        return (
+          box !== undefined && (
+            <NodeCard
+              key={node.node_id}
+              node={node}
+              box={box}
+              book={book}
+              marked={marked}
+              tabStop={tabStop}
+              pictures={pictures}
+              focused={() => {
+                tabStop.value = node.node_id;
+                panning.reveal(box);
+              }}
+              chosen={() => {
+                if (panning.wasDragged()) return;
+                setQuery({ node: marked.peek() === node.node_id ? null : node.node_id });
+              }}
+            />
+          )
+        );
+      }),
+    [nodes, drawing, book],
+  );
+  const { x, y, width, height } = frame;
+  return (
+    <div class="job-graph card">
+      {/* biome-ignore lint/a11y/useSemanticElements: a fieldset is for forms */}
+      <div
+        ref={room}
+        class="job-graph-room"
+        role="group"
+        aria-label="Graph of the job. Arrow keys go from node to node."
+        onKeyDown={move}
+      >
+        <div ref={sheet} class="job-graph-sheet">
+          <svg
+            class="job-edges"
+            viewBox={`${x} ${y} ${width} ${height}`}
+            style={{ left: `${x}px`, top: `${y}px`, width: `${width}px`, height: `${height}px` }}
+            aria-hidden="true"
+          >
+            <path d={drawing.links} />
+            {selected !== null && <path class="marked" d={drawing.linksOf(selected)} />}
+          </svg>
+          {cards}
+        </div>
+      </div>
+      <div class="job-graph-tools" data-still>
+        <Button small icon="plus" label="Zoom in" onClick={() => panning.zoom(STEP)} />
+        <Button small icon="minus" label="Zoom out" onClick={() => panning.zoom(1 / STEP)} />
+        <Button small onClick={panning.fit}>
+          Fit
+        </Button>
+      </div>
+    </div>
+  );
+}
+
+function neighbour(nodes: readonly FormNode[], from: string, key: string): string | null {
+  const at = nodes.findIndex((node) => node.node_id === from);
+  const places: Record<string, number> = {
+    ArrowRight: at + 1,
+    ArrowDown: at + 1,
+    ArrowLeft: at - 1,
+    ArrowUp: at - 1,
+    Home: 0,
+    End: nodes.length - 1,
+  };
+  return nodes[places[key] ?? -1]?.node_id ?? null;
+}
+
+/** A picture for each node that made one. */
+function usePictures(outputs: readonly JobOutput[]): ReadonlySignal<ReadonlyMap<string, string>> {
+  const pictures = useSignal<ReadonlyMap<string, string>>(new Map());
+  const found = new Map<string, string>();
+  for (const output of outputs) {
+    const url =
+      output.gone_at === null || !isImage(output.content_type) ? pictureOf(output, 256) : null;
+    if (url !== null && !found.has(output.node_id)) found.set(output.node_id, url);
+  }
+  const written = JSON.stringify([...found]);
+  useEffect(() => {
+    pictures.value = found;
+  }, [written]);
+  return pictures;
+}
+
+interface NodeCardProps {
+  node: FormNode;
+  box: Box;
+  book: NodeBook;
+  marked: Signal<string | null>;
+  tabStop: Signal<string>;
+  pictures: ReadonlySignal<ReadonlyMap<string, string>>;
+  focused: () => void;
+  chosen: () => void;
+}
+
+function NodeCard(props: NodeCardProps) {
+  const { node, box, book, marked, tabStop, pictures, focused, chosen } = props;
+  const id = node.node_id;
+  const state = book.stateOf(id).value;
+  const isMarked = useComputed(() => marked.value === id).value;
+  const isStop = useComputed(() => tabStop.value === id).value;
+  const picture = useComputed(() => pictures.value.get(id)).value;
+  const { status } = state;
+  return (
+    <button
+      type="button"
+      class={`job-node ${status}`}
+      data-node={id}
+      data-state={status}
+      tabIndex={isStop ? 0 : -1}
+      aria-label={spoken(node.title, state)}
+      aria-pressed={isMarked}
+      onClick={chosen}
+      onFocus={focused}
+      style={{
+        left: `${box.x}px`,
+        top: `${box.y}px`,
+        width: `${box.width}px`,
+        height: `${box.height}px`,
+      }}
+    >
+      <span class="job-node-title">{node.title}</span>
+      {node.class_type !== node.title && <span class="job-node-type">{node.class_type}</span>}
+      <span class={`job-mark ${status}`}>
+        <Icon name={NODE_ICON[status]} size={14} />
+        {NODE_WORD[status]}
+        <span class="number">
+          {howFar(state) ??
+            (state.duration !== null && status !== "cached" ? duration(state.duration) : "")}
+        </span>
+      </span>
+      {status === "running" && <MiniBar value={state.progress} />}
+      {picture !== undefined && (
+        <img class="job-node-picture" src={picture} alt="" loading="lazy" />
+      )}
+    </button>
+  );
+}

@@ -1,0 +1,48 @@
+import { describe, expect, test } from "vitest";
+import { fitted, LEAST, MOST, revealed, zoomed } from "../src/views/jobs/viewport";
+
+const size = { width: 800, height: 400 };
+
+describe("fitted", () => {
+  test("a large drawing is made small, and stands in the middle", () => {
+    const view = fitted({ x: 100, y: -50, width: 3000, height: 500 }, size);
+    expect(view.scale).toBeLessThan(0.3);
+    expect(view.x + 100 * view.scale).toBeCloseTo(28);
+    expect(view.x + 3100 * view.scale).toBeCloseTo(800 - 28);
+    expect(view.y + 200 * view.scale).toBeCloseTo(200);
+  });
+
+  test("a small one is not blown up", () => {
+    expect(fitted({ x: 0, y: 0, width: 10, height: 10 }, size).scale).toBe(1);
+  });
+});
+
+describe("zoomed", () => {
+  test("what is under the pointer stays", () => {
+    const before = { x: 30, y: 40, scale: 0.5 };
+    const after = zoomed(before, 1.7, 300, 200);
+    const point = (300 - before.x) / before.scale;
+    expect(after.x + point * after.scale).toBeCloseTo(300);
+  });
+
+  test("there is an end to it, in both directions", () => {
+    const view = { x: 0, y: 0, scale: 1 };
+    expect(zoomed(view, 1e9, 5, 5).scale).toBe(MOST);
+    expect(zoomed(view, 1e-9, 5, 5).scale).toBe(LEAST);
+  });
+});
+
+describe("revealed", () => {
+  const view = { x: 0, y: 0, scale: 1 };
+  const box = (x: number, y: number, width = 100) => ({ id: "a", x, y, width, height: 50 });
+
+  test.each([
+    ["what is in sight does not move", box(100, 100), [0, 0]],
+    ["from the right", box(900, 100), [-228, 0]],
+    ["from the left", box(-60, 100), [88, 0]],
+    ["from below", box(100, 390), [0, -68]],
+    ["of what is too wide the beginning is shown", box(50, 100, 2000), [-22, 0]],
+  ])("%s", (_, one, [x, y]) => {
+    expect(revealed(view, one, size)).toEqual({ x, y, scale: 1 });
+  });
+});
