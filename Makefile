@@ -52,4 +52,4 @@ bench: $(INSTALLED) ## Measure the hot paths beside their peers (by hand, on a q
 	$(BIN)/python -m bench $(BENCH)
 
 clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) web/node_modules src/comfyrail/api/page_files .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) web/node_modules src/comfyrail/api/page_files src/comfyrail/api/.page_files-* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -13,15 +13,20 @@ import build_page  # noqa: E402 (it lies beside this file, not on the path)
 
 
 class PageHook(BuildHookInterface[Any]):
-    """An editable install leaves the page to `make page`."""
+    """An editable install leaves the page to `make page`. An sdist brings it along, so that whoever
+    installs that needs no Node.
+    """
 
     def dependencies(self) -> list[str]:
-        is_there = (build_page.BUILT / "index.html").is_file()
-        return [] if is_there or build_page.has_node() else [build_page.NODE_PACKAGE]
+        return [build_page.NODE_PACKAGE] if is_to_build() and not build_page.has_node() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         del build_data
-        if version == "editable":
-            return
-        if not (build_page.BUILT / "index.html").is_file() or (ROOT / ".git").exists():
+        if version != "editable" and is_to_build():
             build_page.build_page()
+
+
+def is_to_build() -> bool:
+    is_sdist = (ROOT / "PKG-INFO").is_file()
+    has_page = (build_page.BUILT / "index.html").is_file()
+    return not (is_sdist and has_page) and not build_page.is_built()

@@ -1,18 +1,20 @@
 import { describe, expect, test } from "vitest";
+import { type Box, curve, frameOf, isReadable } from "../src/views/jobs/geometry";
 import {
   apart,
-  type Box,
   COLUMN_GAP,
-  curve,
-  frameOf,
   inColumns,
-  isReadable,
   type LayoutNode,
   ROW_GAP,
+  wayOf,
 } from "../src/views/jobs/layout";
 
 function node(id: string, ...from: string[]): LayoutNode {
   return { id, from, width: 200, height: 60 };
+}
+
+function boxesOf(nodes: readonly LayoutNode[]): Box[] {
+  return inColumns(nodes).boxes;
 }
 
 function byId(boxes: Box[]): Map<string, Box> {
@@ -39,7 +41,7 @@ function crossings(nodes: LayoutNode[], boxes: Map<string, Box>): number {
 describe("in columns", () => {
   test("a node stands to the right of all that feed it", () => {
     const nodes = [node("c", "a", "b"), node("a"), node("b", "a"), node("d", "c", "a")];
-    const boxes = byId(inColumns(nodes));
+    const boxes = byId(boxesOf(nodes));
     for (const { id, from } of nodes) {
       for (const source of from) {
         const end = (boxes.get(source) as Box).x + (boxes.get(source) as Box).width;
@@ -49,12 +51,12 @@ describe("in columns", () => {
   });
 
   test("a beginning stands beside the first that takes it", () => {
-    const boxes = byId(inColumns([node("a"), node("b", "a"), node("x"), node("c", "b", "x")]));
+    const boxes = byId(boxesOf([node("a"), node("b", "a"), node("x"), node("c", "b", "x")]));
     expect(boxes.get("x")?.x).toBe(boxes.get("b")?.x);
   });
 
   test("a chain is a straight line", () => {
-    const boxes = inColumns([node("a"), node("b", "a"), node("c", "b")]);
+    const boxes = boxesOf([node("a"), node("b", "a"), node("c", "b")]);
     expect(new Set(boxes.map((box) => box.y)).size).toBe(1);
   });
 
@@ -67,7 +69,7 @@ describe("in columns", () => {
       node("a3", "a2"),
       node("b3", "b2"),
     ];
-    expect(crossings(nodes, byId(inColumns(nodes)))).toBe(0);
+    expect(crossings(nodes, byId(boxesOf(nodes)))).toBe(0);
   });
 
   test("nothing overlaps, whatever the graph", () => {
@@ -85,26 +87,31 @@ describe("in columns", () => {
       ),
       height: 40 + Math.floor(random() * 100),
     }));
-    const boxes = inColumns(nodes);
+    const boxes = boxesOf(nodes);
     expect(boxes).toHaveLength(nodes.length);
     boxes.forEach((box, at) => {
       for (const other of boxes.slice(at + 1)) expect(overlaps(box, other)).toBe(false);
     });
   });
 
+  test("a link that passes a column goes around what stands there", () => {
+    const nodes = [node("a"), node("b", "a"), node("c", "a", "b")];
+    const { boxes, ways } = inColumns(nodes);
+    const b = byId(boxes).get("b") as Box;
+    const way = ways.get(wayOf("a", "c")) ?? [];
+    expect(way).toHaveLength(2);
+    for (const { y } of way) expect(y < b.y || y > b.y + b.height).toBe(true);
+    expect(ways.size).toBe(1);
+  });
+
   test("circles, links to itself and to nothing do no harm", () => {
-    const boxes = inColumns([
-      node("a", "b"),
-      node("b", "a"),
-      node("c", "c", "gone"),
-      node("d", "b"),
-    ]);
+    const boxes = boxesOf([node("a", "b"), node("b", "a"), node("c", "c", "gone"), node("d", "b")]);
     expect(boxes.map((box) => box.id)).toEqual(["a", "b", "c", "d"]);
     for (const { x, y } of boxes) expect(Number.isFinite(x) && Number.isFinite(y)).toBe(true);
   });
 
   test("no nodes are no boxes", () => {
-    expect(inColumns([])).toEqual([]);
+    expect(boxesOf([])).toEqual([]);
   });
 
   test.each([
@@ -126,7 +133,7 @@ describe("in columns", () => {
     const nodes = Array.from({ length: 20_000 }, (_, at) =>
       node(String(at), ...(at === 0 ? [] : [String(at - 1)])),
     );
-    expect(inColumns(nodes)).toHaveLength(20_000);
+    expect(boxesOf(nodes)).toHaveLength(20_000);
   });
 });
 
@@ -167,4 +174,7 @@ test("a curve goes from side to side", () => {
   const from = { id: "a", x: 0, y: 0, width: 100, height: 40 };
   const to = { id: "b", x: 200, y: 100, width: 100, height: 40 };
   expect(curve(from, to)).toBe("M100 20C150 20 150 120 200 120");
+  expect(curve(from, to, 0.5, [{ x: 140, y: 60 }])).toBe(
+    "M100 20C120 20 120 60 140 60C170 60 170 120 200 120",
+  );
 });

@@ -1,5 +1,12 @@
 import { describe, expect, test } from "vitest";
-import { after, type Member, MemberBook, tableOf, varying } from "../src/views/batches/members";
+import {
+  after,
+  labelOf,
+  type Member,
+  MemberBook,
+  tableOf,
+  varying,
+} from "../src/views/batches/members";
 
 function member(index: number, parameters: Record<string, unknown>, more: Partial<Member> = {}) {
   return {
@@ -99,4 +106,17 @@ describe("events", () => {
     expect(book.has("job-3")).toBe(true);
     expect(book.has("job-9")).toBe(false);
   });
+});
+
+test.each([
+  ["3.steps", "KSampler: steps"],
+  ["9.steps", "9.steps"],
+  ["prompt", "prompt"],
+  ["3:1.cfg", "Inner: cfg"],
+])("the target %s is called %s", (target, label) => {
+  const titles = new Map([
+    ["3", "KSampler"],
+    ["3:1", "Inner"],
+  ]);
+  expect(labelOf(target, titles)).toBe(label);
 });

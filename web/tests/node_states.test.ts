@@ -1,6 +1,13 @@
 import { describe, expect, test } from "vitest";
 import type { Schemas } from "../src/api/client";
-import { howFar, NodeBook, type NodeStatus, spoken, WAITING } from "../src/views/jobs/node_states";
+import {
+  howFar,
+  NodeBook,
+  type NodeStatus,
+  spoken,
+  tookOf,
+  WAITING,
+} from "../src/views/jobs/node_states";
 
 type Result = Schemas["NodeResultBody"];
 
@@ -121,4 +128,10 @@ test("how far a node is, where it tells", () => {
   expect(howFar({ ...WAITING, status: "running", progress: 0.409 })).toBe("40%");
   expect(howFar({ ...WAITING, status: "running" })).toBeNull();
   expect(howFar({ ...WAITING, status: "completed", progress: 1 })).toBeNull();
+});
+
+test("how long a node took, where it ran", () => {
+  expect(tookOf({ ...WAITING, status: "completed", duration: 2.5 })).toBe("2.5 s");
+  expect(tookOf({ ...WAITING, status: "cached", duration: 0 })).toBeNull();
+  expect(tookOf(WAITING)).toBeNull();
 });

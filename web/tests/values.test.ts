@@ -19,4 +19,6 @@ test("large seeds keep their digits", () => {
 test("short ones are on one line", () => {
   expect(shortValue("a\n  b")).toBe("a b");
   expect(shortValue("abcdefgh", 5)).toBe("abcd…");
+  expect(shortValue(83.87066458083825)).toBe("83.8707");
+  expect(shortValue(12345678)).toBe("12345678");
 });

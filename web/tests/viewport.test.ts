@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { fitted, LEAST, MOST, revealed, zoomed } from "../src/views/jobs/viewport";
+import { fitted, LEAST, MOST, opening, revealed, zoomed } from "../src/views/jobs/viewport";
 
 const size = { width: 800, height: 400 };
 
@@ -44,5 +44,19 @@ describe("revealed", () => {
     ["of what is too wide the beginning is shown", box(50, 100, 2000), [-22, 0]],
   ])("%s", (_, one, [x, y]) => {
     expect(revealed(view, one, size)).toEqual({ x, y, scale: 1 });
+  });
+});
+
+describe("what is seen first", () => {
+  const frame = { x: 10, y: 0, width: 2000, height: 300 };
+
+  test("is all of it where there is room", () => {
+    expect(opening(frame, size)).toEqual(fitted(frame, size));
+  });
+
+  test("is the beginning on a phone, large enough to read", () => {
+    const view = opening(frame, { width: 360, height: 400 });
+    expect(view.scale).toBeGreaterThan(0.5);
+    expect(view.x + frame.x * view.scale).toBeCloseTo(28);
   });
 });

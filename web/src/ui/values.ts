@@ -12,7 +12,10 @@ export function valueText(value: unknown): string {
   return JSON.stringify(value).slice(0, LONGEST);
 }
 
+/** On one line, cut where it is long; numbers have six digits that count. */
 export function shortValue(value: unknown, most = 60): string {
-  const text = valueText(value).replaceAll(/\s+/g, " ");
+  const isLong = typeof value === "number" && !Number.isInteger(value);
+  const shown = isLong ? Number(value.toPrecision(6)) : value;
+  const text = valueText(shown).replaceAll(/\s+/g, " ");
   return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
 }

@@ -95,6 +95,21 @@ export function useMembers(batch: Batch): Members {
   return { book, loaded, covers, more };
 }
 
+/** How the nodes are called, by the first job: most batches have one workflow. */
+export function useTitles(book: MemberBook): ReadonlyMap<string, string> {
+  const first = book.list.value[0]?.peek().execution_id ?? null;
+  const form = useResource(first, (signal) =>
+    get("/v2/workflows/executions/{execution_id}/workflow", {
+      path: { execution_id: first ?? "" },
+      signal,
+    }),
+  );
+  return useMemo(
+    () => new Map(form.data?.nodes.map((node) => [node.node_id, node.title])),
+    [form.data],
+  );
+}
+
 /** What is known of a file comes a moment after it: it is looked for so often. */
 const MOST_LOOKS = 3;
 const LOOK_PACE = 3;

@@ -5,11 +5,10 @@ import { useState } from "preact/hooks";
 import { post } from "../../api/client";
 import { may } from "../../boot";
 import { href } from "../../router";
-import { percent } from "../../ui/format";
 import { Icon, type IconName } from "../../ui/icons";
 import { outputId, Thumb } from "../../ui/output";
-import { Button, Pill } from "../../ui/parts";
-import { attempt, say } from "../../ui/toasts";
+import { Bar, Button, Pill } from "../../ui/parts";
+import { attempt } from "../../ui/toasts";
 import { shortValue, valueText } from "../../ui/values";
 import type { Batch, Covers } from "./batch_data";
 import type { Member } from "./members";
@@ -22,6 +21,8 @@ export interface MemberCellProps {
   targets: ReadonlySet<string>;
   picked: readonly string[];
   pick: (output: string) => void;
+  /** How a target is called. */
+  label: (target: string) => string;
   batch: Batch;
   update: (batch: Batch) => void;
 }
@@ -51,15 +52,11 @@ export function MemberCell(props: MemberCellProps) {
           {inside}
         </a>
       )}
+      {status === "processing" && <Bar value={member.progress} label={`Progress of ${name}`} />}
       <div class="batch-caption">
         <span class="batch-line">
           <span class="soft small number">{name}</span>
-          {status !== "completed" && (
-            <Pill state={status ?? "warn"}>
-              {wordOf(status)}
-              {status === "processing" && <span class="number"> {percent(member.progress)}</span>}
-            </Pill>
-          )}
+          {status !== "completed" && <Pill state={status ?? "warn"}>{wordOf(status)}</Pill>}
           {member.score !== null && <strong class="number">{member.score}</strong>}
           {output !== null && (
             <label class="batch-pick">
@@ -76,7 +73,7 @@ export function MemberCell(props: MemberCellProps) {
           <dl class="batch-values">
             {shown.map(([target, value]) => (
               <div key={target}>
-                <dt>{target}</dt>
+                <dt>{props.label(target)}</dt>
                 <dd title={valueText(value)}>{shortValue(value)}</dd>
               </div>
             ))}
@@ -137,7 +134,6 @@ function ScoreForm({ member, batch, update, name }: MemberCellProps & { name: st
     if (next === null) return;
     member.value = { ...member.peek(), score };
     update(next);
-    say("Scored.");
   };
   return (
     <form

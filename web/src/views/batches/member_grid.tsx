@@ -6,9 +6,9 @@ import { href, setQuery } from "../../router";
 import { count } from "../../ui/format";
 import { Button, Empty, ErrorBox, LinkButton, Loading } from "../../ui/parts";
 import { shortValue, valueText } from "../../ui/values";
-import { type Batch, STRIDE, useMembers } from "./batch_data";
+import { type Batch, STRIDE, useMembers, useTitles } from "./batch_data";
 import { MemberCell, type MemberCellProps } from "./member_cell";
-import { type Member, type Table, tableOf, varying } from "./members";
+import { labelOf, type Member, type Table, tableOf, varying } from "./members";
 
 interface MemberGridProps {
   batch: Batch;
@@ -24,6 +24,7 @@ export function MemberGrid({ batch, update, query }: MemberGridProps) {
     [list, batch.kind],
   );
   const targets = useMemo(() => new Set(varying(list.map((each) => each.peek())).keys()), [list]);
+  const titles = useTitles(book);
   const picked = (query.get("pick") ?? "").split(",").filter((each) => each !== "");
   const pick = (output: string) => {
     const others = picked.filter((each) => each !== output);
@@ -42,7 +43,8 @@ export function MemberGrid({ batch, update, query }: MemberGridProps) {
       </Empty>
     );
   }
-  const cell = { covers, picked, pick, batch, update };
+  const label = (target: string) => labelOf(target, titles);
+  const cell = { covers, picked, pick, label, batch, update };
   const isSorted = batch.goal !== null && query.get("sort") === "score";
   return (
     <section class="stack" aria-label="Jobs of the batch">
@@ -125,10 +127,11 @@ function GridTable({ table, cell }: { table: Table<Signal<Member>>; cell: CellPa
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a wide table is scrolled with the keyboard
     // biome-ignore lint/a11y/useSemanticElements: a section needs no name of its own here
     <div class="batch-table card scroll-x" role="region" aria-label="Grid" tabIndex={0}>
-      <table>
-        <caption>
-          Down: <strong>{rows.target}</strong>. Across: <strong>{columns.target}</strong>.
-        </caption>
+      <p class="batch-axes soft">
+        Down: <strong>{cell.label(rows.target)}</strong>. Across:{" "}
+        <strong>{cell.label(columns.target)}</strong>.
+      </p>
+      <table aria-label="Jobs by their values">
         <thead>
           <tr>
             <td />

@@ -162,3 +162,10 @@ export function tableOf<T>(items: readonly T[], memberOf: (item: T) => Member): 
   }
   return { rows, columns, cells };
 }
+
+/** `3.steps` as people know it, `KSampler: steps`, where the node's title is known. */
+export function labelOf(target: string, titles: ReadonlyMap<string, string>): string {
+  const at = target.lastIndexOf(".");
+  const title = at < 0 ? undefined : titles.get(target.slice(0, at));
+  return title === undefined ? target : `${title}: ${target.slice(at + 1)}`;
+}

@@ -56,9 +56,11 @@ export function Picture({ found, sized, class: sort }: PictureProps) {
   );
 }
 
-/** What is no picture: a film, a sound, a text, or a sign for what nobody can show. */
+/** A film, a sound, a text, a picture as it is, or a sign for what nobody can show. */
 export function Player({ found }: { found: Found }) {
   const { output } = found;
+  const picture = showsPicture(found) ? pictureUrl(found) : null;
+  if (picture !== null) return <img src={picture} alt={output.filename} />;
   if (isVideo(output.content_type)) {
     return (
       // biome-ignore lint/a11y/useMediaCaption: what jobs make has no captions

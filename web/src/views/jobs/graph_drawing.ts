@@ -1,7 +1,8 @@
 /** Where a job's nodes and links are drawn. Pure. */
 
 import type { Schemas } from "../../api/client";
-import { type Box, curve, inColumns, isReadable, type LayoutNode } from "./layout";
+import { type Box, curve, isReadable } from "./geometry";
+import { inColumns, type LayoutNode, type Placement, wayOf } from "./layout";
 
 type FormNode = Schemas["FormNode"];
 
@@ -15,7 +16,7 @@ export interface Drawing {
 }
 
 const WIDTH = 210;
-const HEIGHT = 74;
+const HEIGHT = 84;
 /** Of nodes that make something to look at: room for a picture. */
 const TALL = 196;
 /** The editor's sizes are without the title bar, which stands above. */
@@ -23,7 +24,9 @@ const TITLE_BAR = 30;
 const LEAST_WIDTH = 150;
 
 export function drawingOf(nodes: readonly FormNode[]): Drawing {
-  const boxes = fromEditor(nodes) ?? inColumns(nodes.map(toPlace));
+  const placed = fromEditor(nodes);
+  const { boxes, ways }: Placement =
+    placed === null ? inColumns(nodes.map(toPlace)) : { boxes: placed, ways: new Map() };
   const byId = new Map(boxes.map((box) => [box.id, box]));
   const curves: { from: string; to: string; path: string }[] = [];
   for (const { node_id, links } of nodes) {
@@ -32,7 +35,8 @@ export function drawingOf(nodes: readonly FormNode[]): Drawing {
     links.forEach((link, at) => {
       const from = byId.get(link.node_id);
       if (from === undefined) return;
-      const path = curve(from, to, (at + 1) / (links.length + 1));
+      const share = (at + 1) / (links.length + 1);
+      const path = curve(from, to, share, ways.get(wayOf(link.node_id, node_id)));
       curves.push({ from: link.node_id, to: node_id, path });
     });
   }

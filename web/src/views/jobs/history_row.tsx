@@ -23,7 +23,6 @@ interface RowProps {
 
 export function HistoryRow({ job, index, listing }: RowProps) {
   const name = nameOf(job);
-  const seconds = ranFor(job, now.value);
   const { actual } = job.cost;
   return (
     <div class="history-row" data-row={index} data-testid={`job-${job.id}`}>
@@ -40,7 +39,7 @@ export function HistoryRow({ job, index, listing }: RowProps) {
       <span class="history-when soft">
         <Time at={job.timing.submitted_at} />
       </span>
-      <span class="history-took number soft">{seconds === null ? "" : duration(seconds)}</span>
+      <Took job={job} />
       <span class="history-worker soft">{job.worker_id ?? ""}</span>
       <span class="history-cost number soft">
         {actual === null || actual === 0 ? "" : money(actual)}
@@ -71,6 +70,13 @@ function Cover({ job }: { job: Job }) {
       )}
     </span>
   );
+}
+
+/** While it runs it goes on with its progress. */
+function Took({ job }: { job: Job }) {
+  const heard = useComputed(() => progressOfJobs.value.get(job.id)?.at ?? 0);
+  const seconds = ranFor(job, Math.max(now.value, job.status === "processing" ? heard.value : 0));
+  return <span class="history-took number soft">{seconds === null ? "" : duration(seconds)}</span>;
 }
 
 function imageUrl(cover: NonNullable<Job["cover"]>): string | null {

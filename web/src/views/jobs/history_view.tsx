@@ -179,6 +179,6 @@ function moveFocus(event: TargetedKeyboardEvent<HTMLDivElement>): void {
   );
   if (next === null) return;
   event.preventDefault();
-  next.focus();
-  next.scrollIntoView({ block: "nearest" });
+  next.focus({ preventScroll: true });
+  next.closest("[data-row]")?.scrollIntoView({ block: "nearest" });
 }

@@ -4,15 +4,15 @@ import { type ReadonlySignal, type Signal, useComputed, useSignal } from "@preac
 import type { TargetedKeyboardEvent } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { setQuery } from "../../router";
-import { count, duration } from "../../ui/format";
+import { count } from "../../ui/format";
 import { Icon } from "../../ui/icons";
-import { isImage, pictureOf } from "../../ui/output";
+import { pictureOf } from "../../ui/output";
 import { Button, Empty, ErrorBox, Loading, Notice } from "../../ui/parts";
+import { type Box, frameOf } from "./geometry";
 import { drawingOf } from "./graph_drawing";
 import type { FormNode, JobData, JobOutput } from "./job_data";
-import { type Box, frameOf } from "./layout";
 import { MiniBar } from "./mini_bar";
-import { howFar, NODE_ICON, NODE_WORD, type NodeBook, spoken } from "./node_states";
+import { howFar, NODE_ICON, NODE_WORD, type NodeBook, spoken, tookOf } from "./node_states";
 import { usePanning } from "./use_viewport";
 
 /** More are slow to draw, and nobody finds anything among them: the list has them all. */
@@ -70,7 +70,7 @@ function Canvas({ nodes, book, outputs, selected }: CanvasProps) {
   const panning = usePanning(room, sheet, frame);
   const marked = useSignal(selected);
   const tabStop = useSignal(nodes[0]?.node_id ?? "");
-  const pictures = usePictures(outputs);
+  const made = useMade(outputs);
 
   useEffect(() => {
     marked.value = selected;
@@ -103,7 +103,7 @@ function Canvas({ nodes, book, outputs, selected }: CanvasProps) {
               book={book}
               marked={marked}
               tabStop={tabStop}
-              pictures={pictures}
+              made={made}
               focused={() => {
                 tabStop.value = node.node_id;
                 panning.reveal(box);
@@ -166,20 +166,29 @@ function neighbour(nodes: readonly FormNode[], from: string, key: string): strin
   return nodes[places[key] ?? -1]?.node_id ?? null;
 }
 
-/** A picture for each node that made one. */
-function usePictures(outputs: readonly JobOutput[]): ReadonlySignal<ReadonlyMap<string, string>> {
-  const pictures = useSignal<ReadonlyMap<string, string>>(new Map());
-  const found = new Map<string, string>();
+interface Made {
+  picture?: string;
+  text?: string;
+}
+
+type MadeOf = ReadonlySignal<ReadonlyMap<string, Made>>;
+
+/** Something to look at for each node that made a picture or a text. */
+function useMade(outputs: readonly JobOutput[]): MadeOf {
+  const made = useSignal<ReadonlyMap<string, Made>>(new Map());
+  const found = new Map<string, Made>();
   for (const output of outputs) {
-    const url =
-      output.gone_at === null || !isImage(output.content_type) ? pictureOf(output, 256) : null;
-    if (url !== null && !found.has(output.node_id)) found.set(output.node_id, url);
+    if (output.gone_at !== null || found.has(output.node_id)) continue;
+    const picture = pictureOf(output, 256);
+    const text = output.media?.first_line ?? null;
+    if (picture !== null) found.set(output.node_id, { picture });
+    else if (text !== null) found.set(output.node_id, { text });
   }
   const written = JSON.stringify([...found]);
   useEffect(() => {
-    pictures.value = found;
+    made.value = found;
   }, [written]);
-  return pictures;
+  return made;
 }
 
 interface NodeCardProps {
@@ -188,18 +197,18 @@ interface NodeCardProps {
   book: NodeBook;
   marked: Signal<string | null>;
   tabStop: Signal<string>;
-  pictures: ReadonlySignal<ReadonlyMap<string, string>>;
+  made: MadeOf;
   focused: () => void;
   chosen: () => void;
 }
 
 function NodeCard(props: NodeCardProps) {
-  const { node, box, book, marked, tabStop, pictures, focused, chosen } = props;
+  const { node, box, book, marked, tabStop, made, focused, chosen } = props;
   const id = node.node_id;
   const state = book.stateOf(id).value;
   const isMarked = useComputed(() => marked.value === id).value;
   const isStop = useComputed(() => tabStop.value === id).value;
-  const picture = useComputed(() => pictures.value.get(id)).value;
+  const shown = useComputed(() => made.value.get(id)).value;
   const { status } = state;
   return (
     <button
@@ -208,7 +217,6 @@ function NodeCard(props: NodeCardProps) {
       data-node={id}
       data-state={status}
       tabIndex={isStop ? 0 : -1}
-      aria-label={spoken(node.title, state)}
       aria-pressed={isMarked}
       onClick={chosen}
       onFocus={focused}
@@ -219,20 +227,25 @@ function NodeCard(props: NodeCardProps) {
         height: `${box.height}px`,
       }}
     >
-      <span class="job-node-title">{node.title}</span>
-      {node.class_type !== node.title && <span class="job-node-type">{node.class_type}</span>}
-      <span class={`job-mark ${status}`}>
+      <span class="hidden">{spoken(node.title, state)}</span>
+      <span class="job-node-title" aria-hidden="true">
+        {node.title}
+      </span>
+      {node.class_type !== node.title && (
+        <span class="job-node-type" aria-hidden="true">
+          {node.class_type}
+        </span>
+      )}
+      <span class={`job-mark ${status}`} aria-hidden="true">
         <Icon name={NODE_ICON[status]} size={14} />
         {NODE_WORD[status]}
-        <span class="number">
-          {howFar(state) ??
-            (state.duration !== null && status !== "cached" ? duration(state.duration) : "")}
-        </span>
+        <span class="number">{howFar(state) ?? tookOf(state)}</span>
       </span>
       {status === "running" && <MiniBar value={state.progress} />}
-      {picture !== undefined && (
-        <img class="job-node-picture" src={picture} alt="" loading="lazy" />
+      {shown?.picture !== undefined && (
+        <img class="job-node-picture" src={shown.picture} alt="" loading="lazy" />
       )}
+      {shown?.text !== undefined && <span class="job-node-text">{shown.text}</span>}
     </button>
   );
 }

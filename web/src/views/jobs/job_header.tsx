@@ -4,7 +4,7 @@ import { address, post } from "../../api/client";
 import { may } from "../../boot";
 import { go, href } from "../../router";
 import { copy } from "../../ui/clipboard";
-import { duration, money, shortId } from "../../ui/format";
+import { shortId } from "../../ui/format";
 import { Button, LinkButton, Pill, Time } from "../../ui/parts";
 import { attempt, say } from "../../ui/toasts";
 import { isOpen, type Job } from "./job_data";
@@ -16,6 +16,10 @@ export const JOB_WORD: Record<Job["status"], string> = {
   failed: "failed",
   cancelled: "cancelled",
 };
+
+function isNamed(job: Job): boolean {
+  return job.title !== null || job.origin.workflow_id !== null;
+}
 
 export function nameOf(job: Job): string {
   return job.title ?? job.origin.workflow_id ?? `Job ${shortId(job.id)}`;
@@ -39,19 +43,18 @@ export function JobHeader({ job, reload }: { job: Job; reload: () => void }) {
 }
 
 function About({ job }: { job: Job }) {
-  const { timing, origin, cost } = job;
-  const took = tookSeconds(job);
+  const { timing, origin } = job;
   return (
     <p class="job-about soft">
-      <span class="mono" title={job.id}>
-        {shortId(job.id)}
-      </span>
+      {isNamed(job) && (
+        <span class="mono" title={job.id}>
+          {shortId(job.id)}
+        </span>
+      )}
       <span>
         Submitted <Time at={timing.submitted_at} />
       </span>
       {job.worker_id !== null && <span>on {job.worker_id}</span>}
-      {took !== null && <span>took {duration(took)}</span>}
-      {cost.actual !== null && cost.actual > 0 && <span>cost {money(cost.actual)}</span>}
       {origin.batch_id !== null && (
         <a href={href(["batches", origin.batch_id])}>
           No. {(origin.batch_index ?? 0) + 1} of a batch
@@ -62,12 +65,6 @@ function About({ job }: { job: Job }) {
       )}
     </p>
   );
-}
-
-function tookSeconds(job: Job): number | null {
-  const { started_at, completed_at } = job.timing;
-  if (started_at === null || completed_at === null) return null;
-  return (Date.parse(completed_at) - Date.parse(started_at)) / 1000;
 }
 
 function Acts({ job, reload }: { job: Job; reload: () => void }) {

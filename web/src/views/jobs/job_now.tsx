@@ -3,7 +3,7 @@
 import { useComputed } from "@preact/signals";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { href } from "../../router";
-import { count, duration, percent, plural } from "../../ui/format";
+import { count, duration, money, percent, plural } from "../../ui/format";
 import { isImage, isVideo, outputId, pictureOf } from "../../ui/output";
 import { Bar, Notice, Time } from "../../ui/parts";
 import { type Job, type JobData, type JobOutput, usePreview, useProgress } from "./job_data";
@@ -19,7 +19,7 @@ export function JobNow({ job, data }: { job: Job; data: JobData }) {
       <div class="job-now-text">
         {job.status === "queued" && <Waiting job={job} />}
         {job.status === "processing" && <Running job={job} data={data} progress={progress} />}
-        {job.status === "completed" && <Done job={job} />}
+        {job.status === "completed" && <Ended job={job} word="Done" />}
         {job.status === "failed" && <Ended job={job} word="It failed" />}
         {job.status === "cancelled" && <Ended job={job} word="It was cancelled" />}
         <Attempts job={job} />
@@ -198,44 +198,42 @@ function Countdown({ job, seconds, end, about, left }: CountdownProps) {
   return <>{[about, duration(rest).replace(".0", ""), left].filter(Boolean).join(" ")}</>;
 }
 
-function Done({ job }: { job: Job }) {
-  const outputs = job.result?.outputs.length ?? 0;
-  return (
-    <>
-      <h2>Done</h2>
-      <p class="soft">
-        {outputs === 0
-          ? "It made no files: none of its nodes saves or shows something."
-          : `It made ${plural(outputs, "output")}.`}{" "}
-        <End job={job} />
-      </p>
-    </>
-  );
-}
-
 function Ended({ job, word }: { job: Job; word: string }) {
-  const outputs = job.result?.outputs.length ?? 0;
+  const { timing, progress, cost, result } = job;
+  const outputs = result?.outputs.length ?? 0;
   return (
     <>
       <h2>{word}</h2>
-      <p class="soft">
-        <End job={job} />{" "}
-        {job.progress.total_nodes > 0 &&
-          job.timing.started_at !== null &&
-          `${count(job.progress.completed_nodes)} of ${plural(job.progress.total_nodes, "node")} were done. `}
-        {outputs > 0 && `It had made ${plural(outputs, "output")} before.`}
-      </p>
+      <dl class="job-figures">
+        {timing.completed_at !== null && (
+          <Figure name="Ended" value={<Time at={timing.completed_at} />} />
+        )}
+        {timing.started_at !== null && timing.completed_at !== null && (
+          <Figure name="Took" value={between(timing.started_at, timing.completed_at)} />
+        )}
+        {timing.started_at !== null && (
+          <Figure name="Waited" value={between(timing.submitted_at, timing.started_at)} />
+        )}
+        {timing.started_at !== null && (
+          <Figure
+            name="Nodes done"
+            value={`${count(progress.completed_nodes)} of ${count(progress.total_nodes)}`}
+          />
+        )}
+        <Figure name="Outputs" value={count(outputs)} />
+        {cost.actual !== null && cost.actual > 0 && (
+          <Figure name="Cost" value={money(cost.actual)} />
+        )}
+      </dl>
+      {job.status === "completed" && outputs === 0 && (
+        <p class="soft">It made no files: none of its nodes saves or shows something.</p>
+      )}
     </>
   );
 }
 
-function End({ job }: { job: Job }) {
-  const { completed_at } = job.timing;
-  return completed_at === null ? null : (
-    <>
-      Ended <Time at={completed_at} />.
-    </>
-  );
+function between(from: string, to: string): string {
+  return duration(Math.max(0, Date.parse(to) - Date.parse(from)) / 1000);
 }
 
 const RECOVERY: Record<string, string> = {

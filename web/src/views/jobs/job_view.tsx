@@ -1,6 +1,8 @@
 /** One job: what it does now, its graph, its nodes, what it made, what happened. */
 
 import "./job.css";
+import "./job_graph.css";
+import "./job_parts.css";
 import { useEffect } from "preact/hooks";
 import type { ApiError } from "../../api/client";
 import { href, setQuery } from "../../router";

@@ -3,18 +3,12 @@
  * each node to the right of all that feed it. Pure, and linear but for the sorting of columns.
  */
 
+import type { Box, Point } from "./geometry";
+
 export interface LayoutNode {
   id: string;
   /** The nodes that feed it. Those that are not there are left out. */
   from: readonly string[];
-  width: number;
-  height: number;
-}
-
-export interface Box {
-  id: string;
-  x: number;
-  y: number;
   width: number;
   height: number;
 }
@@ -28,11 +22,75 @@ interface Links {
   after: number[][];
 }
 
+export interface Placement {
+  boxes: Box[];
+  /** Where links that pass other columns go through, by source and target. */
+  ways: ReadonlyMap<string, readonly Point[]>;
+}
+
+export function wayOf(from: string, to: string): string {
+  return JSON.stringify([from, to]);
+}
+
+/** What a link takes of the columns that it passes; more of them would cost more than they help. */
+const LANE = 14;
+const MOST_LANES = 2_000;
+
 /** In columns by the longest way from a beginning, ordered so that few links cross. */
-export function inColumns(nodes: readonly LayoutNode[]): Box[] {
-  const links = linksOf(nodes);
-  const columns = orderedColumns(levelsOf(links), links);
-  return placed(nodes, columns, links);
+export function inColumns(nodes: readonly LayoutNode[]): Placement {
+  const level = levelsOf(linksOf(nodes));
+  const { items, levels, lanes } = withLanes(nodes, level);
+  const links = linksOf(items);
+  const boxes = placed(items, orderedColumns(levels, links), links);
+  const at = new Map(boxes.map((box) => [box.id, box]));
+  const ways = new Map<string, Point[]>();
+  for (const [way, ids] of lanes) {
+    const through = ids.map((id) => at.get(id)).filter((box) => box !== undefined);
+    ways.set(
+      way,
+      through.flatMap(({ x, y, width, height }) => [
+        { x, y: y + height / 2 },
+        { x: x + width, y: y + height / 2 },
+      ]),
+    );
+  }
+  return { boxes: boxes.slice(0, nodes.length), ways };
+}
+
+interface Laned {
+  items: LayoutNode[];
+  levels: number[];
+  lanes: Map<string, string[]>;
+}
+
+/** Links that pass columns become chains of narrow nodes, so that they do not run behind others. */
+function withLanes(nodes: readonly LayoutNode[], level: readonly number[]): Laned {
+  const levels = [...level];
+  const lanes = new Map<string, string[]>();
+  const levelOf = new Map(nodes.map((node, index) => [node.id, level[index] ?? 0]));
+  const passed = (from: string, to: string) =>
+    Math.max(0, (levelOf.get(to) ?? 0) - (levelOf.get(from) ?? Number.POSITIVE_INFINITY) - 1);
+  let sum = 0;
+  for (const node of nodes) for (const id of new Set(node.from)) sum += passed(id, node.id);
+  if (sum > MOST_LANES) return { items: [...nodes], levels, lanes };
+  const added: LayoutNode[] = [];
+  const items = nodes.map((node) => {
+    const from = [...new Set(node.from)].map((source) => {
+      const ids: string[] = [];
+      let before = source;
+      for (let step = 1; step <= passed(source, node.id); step++) {
+        const id = `${wayOf(source, node.id)}${step}`;
+        added.push({ id, from: [before], width: 0, height: LANE });
+        levels.push((levelOf.get(source) ?? 0) + step);
+        ids.push(id);
+        before = id;
+      }
+      if (ids.length > 0) lanes.set(wayOf(source, node.id), ids);
+      return before;
+    });
+    return { ...node, from };
+  });
+  return { items: [...items, ...added], levels, lanes };
 }
 
 function linksOf(nodes: readonly LayoutNode[]): Links {
@@ -159,7 +217,8 @@ function placed(nodes: readonly LayoutNode[], columns: number[][], links: Links)
     for (const index of column) {
       const node = nodes[index];
       if (node === undefined) continue;
-      const { id, height: tall, width: wide } = node;
+      const { id, height: tall } = node;
+      const wide = node.width === 0 ? width : node.width;
       boxes[index] = { id, x, y: (centre[index] ?? 0) - tall / 2, width: wide, height: tall };
     }
     x += width + COLUMN_GAP;
@@ -196,55 +255,4 @@ export function apart(wanted: readonly number[], heights: readonly number[]): nu
     }
   }
   return tops;
-}
-
-/** How much of the smaller one may lie under the other before a drawing is of no use. */
-const MOST_COVERED = 0.35;
-
-/**
- * Whether the editor's places can be used: nodes inside a subgraph stand all where the subgraph
- * does, on top of each other.
- */
-export function isReadable(boxes: readonly Box[]): boolean {
-  const sorted = [...boxes].sort((a, b) => a.x - b.x);
-  for (let at = 0; at < sorted.length; at++) {
-    const one = sorted[at] as Box;
-    for (let next = at + 1; next < sorted.length; next++) {
-      const other = sorted[next] as Box;
-      if (other.x >= one.x + one.width) break;
-      const wide = Math.min(one.x + one.width, other.x + other.width) - other.x;
-      const tall = Math.min(one.y + one.height, other.y + other.height) - Math.max(one.y, other.y);
-      const least = Math.min(one.width * one.height, other.width * other.height);
-      if (tall > 0 && wide * tall > least * MOST_COVERED) return false;
-    }
-  }
-  return true;
-}
-
-export interface Frame {
-  x: number;
-  y: number;
-  width: number;
-  height: number;
-}
-
-export function frameOf(boxes: readonly Box[]): Frame {
-  if (boxes.length === 0) return { x: 0, y: 0, width: 1, height: 1 };
-  let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
-  for (const { x, y, width, height } of boxes) {
-    left = Math.min(left, x);
-    top = Math.min(top, y);
-    right = Math.max(right, x + width);
-    bottom = Math.max(bottom, y + height);
-  }
-  return { x: left, y: top, width: right - left, height: bottom - top };
-}
-
-/** A curve from the right side of one node to the left side of another, as a path of SVG. */
-export function curve(from: Box, to: Box, share = 0.5): string {
-  const [x1, y1] = [from.x + from.width, from.y + Math.min(from.height / 2, 36)];
-  const [x2, y2] = [to.x, to.y + Math.min(to.height, 72) * share];
-  const bend = Math.max(32, Math.abs(x2 - x1) / 2);
-  const n = (value: number) => Math.round(value * 10) / 10;
-  return `M${n(x1)} ${n(y1)}C${n(x1 + bend)} ${n(y1)} ${n(x2 - bend)} ${n(y2)} ${n(x2)} ${n(y2)}`;
 }

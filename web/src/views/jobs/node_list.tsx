@@ -3,13 +3,12 @@
 import { useComputed } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import { setQuery } from "../../router";
-import { duration } from "../../ui/format";
 import { Icon } from "../../ui/icons";
 import { Empty, ErrorBox, Loading } from "../../ui/parts";
 import { VirtualList } from "../../ui/virtual_list";
 import type { JobData } from "./job_data";
 import { MiniBar } from "./mini_bar";
-import { howFar, NODE_ICON, NODE_WORD, type NodeBook } from "./node_states";
+import { howFar, NODE_ICON, NODE_WORD, type NodeBook, tookOf } from "./node_states";
 
 const ROW_HEIGHT = 46;
 
@@ -90,7 +89,7 @@ function NodeRow({ row, book, isSelected }: NodeRowProps) {
             <MiniBar value={state.progress} />
           </>
         ) : (
-          state.duration !== null && status !== "cached" && duration(state.duration)
+          tookOf(state)
         )}
       </span>
     </button>

@@ -1,13 +1,13 @@
 /** One node: what it was given, how it went, what it made. */
 
 import { setQuery } from "../../router";
-import { duration, exactTime } from "../../ui/format";
+import { exactTime } from "../../ui/format";
 import { Icon } from "../../ui/icons";
 import { Bar, Button } from "../../ui/parts";
 import { valueText } from "../../ui/values";
 import type { FormNode, Job, JobData, JobOutput } from "./job_data";
 import { OutputCard } from "./job_outputs";
-import { howFar, NODE_ICON, NODE_WORD } from "./node_states";
+import { howFar, NODE_ICON, NODE_WORD, tookOf } from "./node_states";
 
 interface NodePanelProps {
   id: string;
@@ -62,7 +62,6 @@ export function NodePanel({ id, data, outputs, job }: NodePanelProps) {
 
 function State({ id, data }: { id: string; data: JobData }) {
   const state = data.book.stateOf(id).value;
-  const far = howFar(state);
   return (
     <section class="stack">
       <p class="job-panel-state">
@@ -70,10 +69,7 @@ function State({ id, data }: { id: string; data: JobData }) {
           <Icon name={NODE_ICON[state.status]} size={15} />
           {NODE_WORD[state.status]}
         </span>
-        <span class="soft number">
-          {far ??
-            (state.duration !== null && state.status !== "cached" ? duration(state.duration) : "")}
-        </span>
+        <span class="soft number">{howFar(state) ?? tookOf(state)}</span>
       </p>
       {state.status === "running" && <Bar value={state.progress} label="Progress of the node" />}
       {state.status === "cached" && (

@@ -3,6 +3,7 @@
 import { batch, type Signal, signal } from "@preact/signals";
 import type { Schemas } from "../../api/client";
 import type { LiveEvent } from "../../live/stream";
+import { duration } from "../../ui/format";
 import type { IconName } from "../../ui/icons";
 
 export type NodeStatus =
@@ -244,8 +245,14 @@ export function howFar(state: NodeState): string | null {
   return state.progress === null ? null : `${Math.floor(state.progress * 100)}%`;
 }
 
+/** How long it took, where it ran. */
+export function tookOf(state: NodeState): string | null {
+  if (state.duration === null || state.status === "cached") return null;
+  return duration(state.duration);
+}
+
 /** As a reader says it: `Noise Image, running, 3 of 12 steps`. */
 export function spoken(title: string, state: NodeState): string {
-  const far = howFar(state);
-  return [title, NODE_WORD[state.status], ...(far === null ? [] : [far])].join(", ");
+  const more = howFar(state) ?? tookOf(state);
+  return [title, NODE_WORD[state.status], ...(more === null ? [] : [more])].join(", ");
 }

@@ -2,8 +2,8 @@
 
 import type { RefObject } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import type { Box, Frame } from "./layout";
-import { fitted, revealed, type Viewport, zoomed } from "./viewport";
+import type { Box, Frame } from "./geometry";
+import { fitted, opening, revealed, type Viewport, zoomed } from "./viewport";
 
 export interface Panning {
   fit: () => void;
@@ -43,8 +43,12 @@ export function usePanning(
       size,
       show,
       fit: () => {
-        isFitted.current = true;
+        isFitted.current = false; // asked for: it stays when the room changes
         show(fitted(wanted.current, size()));
+      },
+      open: () => {
+        isFitted.current = true;
+        show(opening(wanted.current, size()));
       },
       zoom: (factor: number) => {
         isFitted.current = false;
@@ -56,12 +60,12 @@ export function usePanning(
     };
   }, []);
 
-  useEffect(() => acts.fit(), [frame]);
+  useEffect(() => acts.open(), [frame]);
 
   useEffect(() => {
     const element = room.current;
     if (element === null) return;
-    const resized = new ResizeObserver(() => isFitted.current && acts.fit());
+    const resized = new ResizeObserver(() => isFitted.current && acts.open());
     resized.observe(element);
     const pointers = new Map<number, { x: number; y: number }>();
     const at = (event: MouseEvent) => {
@@ -87,6 +91,8 @@ export function usePanning(
         dragged.current = true;
         // From now on all of it is ours, also outside; a click would not come through otherwise.
         element.setPointerCapture(event.pointerId);
+        // Moved as one picture; only while it lasts, as it would be blurred when zoomed.
+        if (sheet.current !== null) sheet.current.style.willChange = "transform";
       }
       isFitted.current = false;
       const other = [...pointers].find(([id]) => id !== event.pointerId)?.[1];
@@ -106,6 +112,7 @@ export function usePanning(
     };
     const up = (event: PointerEvent) => {
       pointers.delete(event.pointerId);
+      if (pointers.size === 0 && sheet.current !== null) sheet.current.style.willChange = "";
     };
     const wheel = (event: WheelEvent) => {
       event.preventDefault();

@@ -1,6 +1,6 @@
 /** What of a drawing is in sight: moved and zoomed. Pure. */
 
-import type { Box, Frame } from "./layout";
+import type { Box, Frame } from "./geometry";
 
 /** A point of the drawing is shown at `x + scale * its x`. */
 export interface Viewport {
@@ -28,6 +28,17 @@ export function fitted(frame: Frame, size: Size): Viewport {
     y: size.height / 2 - (frame.y + frame.height / 2) * scale,
     scale,
   };
+}
+
+const NARROW = 560;
+const LEGIBLE = 0.62;
+
+/** What is seen first: all of it, or on a phone the beginning where all is too small to read. */
+export function opening(frame: Frame, size: Size): Viewport {
+  const all = fitted(frame, size);
+  if (size.width >= NARROW || all.scale >= LEGIBLE) return all;
+  const middle = size.height / 2 - (frame.y + frame.height / 2) * LEGIBLE;
+  return { x: MARGIN - frame.x * LEGIBLE, y: middle, scale: LEGIBLE };
 }
 
 /** By a factor; the point under (x, y) of the window stays where it is. */
