@@ -64,7 +64,7 @@ def test_job_is_found_by_its_id_and_by_its_words(
     graph = picture()
     graph["3"]["_meta"]["title"] = "Quokka"
     job_id = busy_server.submit(graph)
-    for wanted in ("quokka", job_id):
+    for wanted in ("quokka", job_id, job_id[-8:]):
         watched = open_page(busy_server.url, "#/jobs")
         page = watched.page
         page.get_by_role("searchbox").fill(wanted)

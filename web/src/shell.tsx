@@ -49,7 +49,7 @@ const MENU_OF: Record<string, string> = { run: "", compare: "gallery" };
 
 function Side() {
   return (
-    <div class="side">
+    <header class="side">
       <a class="brand" href="#/">
         <img src="/favicon.ico" alt="" />
         Comfyrail
@@ -67,7 +67,7 @@ function Side() {
         </ul>
       </nav>
       <Foot />
-    </div>
+    </header>
   );
 }
 

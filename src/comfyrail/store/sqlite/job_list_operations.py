@@ -36,6 +36,8 @@ OPEN_BYTES_READ = 8 << 20
 """Of the graphs of open jobs that one search reads: they are in no index yet."""
 BEHIND_IDS = "g"
 _ID_PART = re.compile(r"[0-9a-f-]{8,36}")
+_ID_END = re.compile(r"[0-9a-f]{8,12}")
+"""What the page shows of an id: beginnings are alike for a minute."""
 _OPEN = (JobState.QUEUED, JobState.PROCESSING)
 _QUERY_OF_STAGE = {
     OpenStage.PROCESSING: "open_jobs_processing",
@@ -117,6 +119,7 @@ def _search_values(
         "limit": limit,
         "id_from": None,
         "id_before": None,
+        "id_end": None,
         "words": None,
         "name": None,
         "batch_id": where.batch_id,
@@ -139,6 +142,8 @@ def _looks(tenant: TenantId, text: str, words: Sequence[str]) -> list[dict[str, 
     start = text.lower()
     if _ID_PART.fullmatch(start):
         looks.append({"id_from": start, "id_before": start + BEHIND_IDS})
+    if _ID_END.fullmatch(start):
+        looks.append({"id_end": start})
     return looks
 
 

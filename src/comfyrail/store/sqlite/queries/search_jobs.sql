@@ -5,6 +5,10 @@ SELECT jobs.* FROM jobs
 WHERE jobs.tenant = :tenant
     AND jobs.id < :after --? after
     AND jobs.id >= :id_from AND jobs.id < :id_before --? id_from
+    AND jobs.id IN ( --? id_end
+        SELECT ended.id FROM jobs AS ended INDEXED BY jobs_of_tenant --? id_end
+        WHERE ended.tenant = :tenant AND substr(ended.id, -length(:id_end)) = :id_end --? id_end
+    ) --? id_end
     AND jobs.batch_id = :batch_id --? batch_id
     AND jobs.workflow_id = :version --? version
     AND jobs.id IN ( --? versions_from
