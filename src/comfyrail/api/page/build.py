@@ -15,6 +15,7 @@ from importlib.resources.abc import Traversable
 FOLDER = "page_files"
 INDEX = "index.html"
 SMALLEST_COMPRESSED = 1000
+TRIES = 3
 COMPRESSIBLE = ("text/", "application/json", "image/svg+xml")
 
 
@@ -38,10 +39,15 @@ def read_build() -> PageBuild | None:
     """None where the page was not built."""
     folder = resources.files("comfyrail.api") / FOLDER
     index = folder / INDEX
-    if not index.is_file():
-        return None
-    files = dict(_files(folder, ""))
-    return PageBuild(index.read_text("utf-8"), files)
+    for _ in range(TRIES):
+        if not index.is_file():
+            break
+        before = index.read_text("utf-8")
+        files = dict(_files(folder, ""))
+        if index.is_file() and index.read_text("utf-8") == before:
+            return PageBuild(before, files)
+        # Another build has taken its place meanwhile.
+    return None
 
 
 def _files(folder: Traversable, prefix: str) -> list[tuple[str, PageFile]]:

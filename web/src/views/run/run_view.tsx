@@ -2,7 +2,6 @@
 
 import "./run.css";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { post } from "../../api/client";
 import { parseExact } from "../../api/exact_json";
 import { boot, may } from "../../boot";
 import { asApiError, useResource } from "../../live/resource";
@@ -10,25 +9,23 @@ import { go, href, setQuery } from "../../router";
 import { Button, ErrorBox, LinkButton, Loading, Notice } from "../../ui/parts";
 import { say } from "../../ui/toasts";
 import type { ViewProps } from "../../views";
-import { findingsOf, useChecks, type Wish } from "./checks";
+import { findingsOf, useChecks } from "./checks";
 import { ControlField } from "./controls";
 import { useFileDrop } from "./drop";
 import {
   allControls,
   type Control,
   type Finding,
-  type FormModel,
   faultOf,
   findingsByPlace,
   isSame,
   makeModel,
-  paramsOf,
-  randomSeed,
   VALUE_PREFIX,
   valuesFromQuery,
   valuesToQuery,
 } from "./form_model";
 import { type Options, RunBar } from "./run_bar";
+import { rollSeeds, runMany, runOnce, seedsOf, wishOf } from "./running";
 import { SaveDialog } from "./save_dialog";
 import { type Filled, loadSource } from "./sources";
 
@@ -118,14 +115,7 @@ function Sheet({ filled, query }: { filled: Filled; query: URLSearchParams }) {
         );
         return;
       }
-      const accepted = await post("/v2/workflows/execute", {
-        body: {
-          ...wishOf(filled, controls, rolled),
-          execution_config: { priority: chosen.priority },
-        },
-        idempotencyKey: crypto.getRandomValues(new Uint32Array(4)).join("-"),
-      });
-      go(href(["jobs", accepted.id]));
+      go(href(["jobs", await runOnce(wishOf(filled, controls, rolled), chosen)]));
     } catch (error) {
       const told = asApiError(error);
       setRefused(findingsOf(told));
@@ -268,63 +258,6 @@ function Shown({ control, values, set, byPlace, fixed, setFixed }: ShownProps) {
       setRandom={(isRandom) => setFixed(target, !isRandom)}
     />
   );
-}
-
-/** Each seed once: those of declared inputs, and those of nodes that no declared input sets. */
-function seedsOf(model: FormModel): Control[] {
-  const found = new Map<string, Control>();
-  for (const control of allControls(model)) {
-    if (control.kind !== "seed") continue;
-    const place = control.places[0] ?? control.target;
-    if (!found.has(place)) found.set(place, control);
-  }
-  return [...found.values()];
-}
-
-function wishOf(
-  filled: Filled,
-  controls: readonly Control[],
-  values: ReadonlyMap<string, unknown>,
-): Wish {
-  // What the server's description calls an object is any JSON.
-  const params = paramsOf(controls, values) as Record<string, never>;
-  if (filled.workflowId !== null) return { workflow_id: filled.workflowId, input_params: params };
-  return { workflow: filled.form.workflow as Record<string, never>, input_params: params };
-}
-
-function rollSeeds(
-  seeds: readonly Control[],
-  fixed: ReadonlySet<string>,
-  values: ReadonlyMap<string, unknown>,
-): Map<string, unknown> {
-  const rolled = new Map(values);
-  for (const each of seeds) {
-    if (!fixed.has(each.target)) rolled.set(each.target, randomSeed(each));
-  }
-  return rolled;
-}
-
-async function runMany(
-  wish: Wish,
-  title: string,
-  seeds: readonly Control[],
-  { times, name, priority }: Options,
-): Promise<string> {
-  const items = Array.from({ length: times }, () => ({
-    input_params: Object.fromEntries(
-      seeds.map((each) => [each.target, randomSeed(each)]),
-    ) as Record<string, never>,
-  }));
-  const made = await post("/v1/batches", {
-    body: {
-      ...wish,
-      items,
-      priority,
-      name: name.trim() === "" ? `${title}, ${times} seeds` : name.trim(),
-    },
-    idempotencyKey: crypto.getRandomValues(new Uint32Array(4)).join("-"),
-  });
-  return made.batch_id;
 }
 
 function keepInUrl(values: ReadonlyMap<string, unknown>, query: URLSearchParams): void {
