@@ -115,3 +115,13 @@ def test_logging_out_ends_it(gate: Comfyrail, open_page: OpenPage) -> None:
     page = watched.page
     page.get_by_role("button", name="Log out").click()
     page.get_by_label("API key or token").wait_for()
+
+
+def test_link_to_what_one_may_not_see_says_what_is_missing(
+    gate: Comfyrail, open_page: OpenPage
+) -> None:
+    watched = open_page(gate.url, "#/fleet")
+    log_in(watched, key_for(gate, "fay", ["library:read"]))
+    watched.page.get_by_text("fleet:read").wait_for()
+    watched.go("#/jobs")
+    watched.page.get_by_text("jobs:read").wait_for()

@@ -4,7 +4,7 @@ import "./styles/parts.css";
 import "./styles/shell.css";
 import { render } from "preact";
 import { whenLoggedOut } from "./api/client";
-import { boot, logIn } from "./boot";
+import { boot, logIn, may } from "./boot";
 import { startStream } from "./live/stream";
 import { Shell } from "./shell";
 
@@ -12,6 +12,6 @@ if (boot.access && boot.user === null) {
   logIn();
 } else {
   whenLoggedOut(logIn);
-  startStream();
+  if (may("jobs:read")) startStream();
   render(<Shell />, document.getElementById("page") as HTMLElement);
 }

@@ -112,6 +112,7 @@ function Foot() {
 }
 
 function LineState() {
+  if (!may("jobs:read")) return null; // whoever may see no events has no line
   const words = { connecting: "Connecting", live: "Live", away: "Not connected" };
   return (
     <span class={`line-state ${connection.value}`} role="status">
@@ -184,10 +185,28 @@ function Main() {
           </p>
         </Empty>
       ) : (
-        <Loaded key={view.word} view={view} parts={parts.slice(1)} query={query} />
+        <Allowed view={view} parts={parts.slice(1)} query={query} />
       )}
     </main>
   );
+}
+
+/** A link may lead to what one may not see: said here, instead of refused by every request. */
+function Allowed({ view, parts, query }: ViewProps & { view: View }) {
+  if (view.needs !== undefined && !may(view.needs)) {
+    return (
+      <>
+        <h1>{view.name}</h1>
+        <Empty title="This is not for your key">
+          <p>
+            It needs the permission <code>{view.needs}</code>. Whoever runs this server can give it
+            to you.
+          </p>
+        </Empty>
+      </>
+    );
+  }
+  return <Loaded key={view.word} view={view} parts={parts} query={query} />;
 }
 
 function Loaded({ view, parts, query }: ViewProps & { view: View }) {

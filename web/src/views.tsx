@@ -25,18 +25,31 @@ export interface View {
 export const VIEWS: readonly View[] = [
   { word: "", name: "Run", icon: "play", load: () => import("./views/run/start_view") },
   { word: "run", name: "Run", load: () => import("./views/run/run_view") },
-  { word: "jobs", name: "Jobs", icon: "list", load: () => import("./views/jobs/jobs_view") },
+  {
+    word: "jobs",
+    name: "Jobs",
+    icon: "list",
+    needs: "jobs:read",
+    load: () => import("./views/jobs/jobs_view"),
+  },
   {
     word: "gallery",
     name: "Gallery",
     icon: "images",
+    needs: "jobs:read",
     load: () => import("./views/gallery/gallery_view"),
   },
-  { word: "compare", name: "Compare", load: () => import("./views/gallery/compare_view") },
+  {
+    word: "compare",
+    name: "Compare",
+    needs: "jobs:read",
+    load: () => import("./views/gallery/compare_view"),
+  },
   {
     word: "batches",
     name: "Batches",
     icon: "grid",
+    needs: "jobs:read",
     load: () => import("./views/batches/batches_view"),
   },
   {
@@ -53,7 +66,13 @@ export const VIEWS: readonly View[] = [
     needs: "webhooks:read",
     load: () => import("./views/webhooks/webhooks_view"),
   },
-  { word: "usage", name: "Usage", icon: "chart", load: () => import("./views/usage/usage_view") },
+  {
+    word: "usage",
+    name: "Usage",
+    icon: "chart",
+    needs: "jobs:read",
+    load: () => import("./views/usage/usage_view"),
+  },
   {
     word: "keys",
     name: "Keys",

@@ -103,7 +103,10 @@ function Sheet({ filled, query }: { filled: Filled; query: URLSearchParams }) {
       return next;
     });
   };
+  const isUnderWay = useRef(false);
   const run = async (chosen: Options) => {
+    if (isUnderWay.current) return; // the keys are as quick as the button is patient
+    isUnderWay.current = true;
     const rolled = rollSeeds(seeds, fixed, values);
     try {
       if (chosen.times > 1) {
@@ -120,6 +123,8 @@ function Sheet({ filled, query }: { filled: Filled; query: URLSearchParams }) {
       const told = asApiError(error);
       setRefused(findingsOf(told));
       say(told.message, "error");
+    } finally {
+      isUnderWay.current = false;
     }
   };
   const latest = useRef(run);
