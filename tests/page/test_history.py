@@ -38,12 +38,13 @@ def test_only_rows_in_sight_are_in_the_page(busy_server: Comfyrail, open_page: O
     assert rows(watched) <= IN_SIGHT
     height = "document.documentElement.scrollHeight"
     # Down to the oldest one, page by page.
-    for _ in range(200):
+    everything = page.locator(f'[aria-setsize="{MANY}"]')
+
+    def is_all() -> bool:
         page.evaluate(f"scrollTo(0, {height})")
-        page.wait_for_timeout(50)
-        if page.locator(f'[aria-setsize="{MANY}"]').count() > 0:
-            break
-    assert page.locator(f'[aria-setsize="{MANY}"]').count() > 0
+        return bool(everything.count())
+
+    watched.wait(is_all, seconds=60)
     page.evaluate(f"scrollTo(0, {height})")
     page.locator(f'[aria-posinset="{MANY}"]').wait_for()
     assert rows(watched) <= IN_SIGHT

@@ -76,8 +76,9 @@ async def show_file(request: Request, file: str) -> Response:
 
 
 async def _build(request: Request) -> PageBuild | None:
+    """Read once. One that is not there yet is looked for again."""
     state = request.app.state
-    if not hasattr(state, "page_build"):
+    if getattr(state, "page_build", None) is None:
         state.page_build = await asyncio.to_thread(read_build)
     build: PageBuild | None = state.page_build
     return build

@@ -78,7 +78,7 @@ def unbuilt_page(principal: Principal | None, *, has_access: bool) -> str:
         _HEAD.format(title="Comfyrail", heading=f"Comfyrail <small>{__version__}</small>")
         + (_who(principal) if has_access else "")
         + f"""<p>This server runs ComfyUI workflows. Its page was not built: run
-<code>make page</code> in the checkout and start it again. Everything else works.</p>
+<code>make page</code> in the checkout, then reload. Everything else works.</p>
 <ul class="links">
 {links}
 </ul>
