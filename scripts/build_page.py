@@ -78,6 +78,7 @@ def build_page() -> None:
     with alone():
         if is_built():
             return  # by whoever was here before
+        print("Building the page …", file=sys.stderr, flush=True)
         sources = digest_of_sources()
         path = path_with_packages()
         with folder_aside() as folder:

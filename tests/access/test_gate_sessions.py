@@ -5,7 +5,7 @@ from base64 import urlsafe_b64encode
 from dataclasses import replace
 from http.cookies import SimpleCookie
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 
 import aiohttp
 import msgspec
@@ -295,7 +295,7 @@ def test_login_page_runs_no_script_and_asks_no_other_server(gate: Comfyrail) -> 
         "/\r\nSet-Cookie: a=b",
         "/\x00",
         "",
-        "/" + "a" * 5000,
+        "/" + "a" * 8000,
         "/\u2028",
     ],
 )
@@ -307,6 +307,19 @@ def test_login_leads_to_paths_of_this_server_only(wanted: str) -> None:
 @pytest.mark.parametrize("wanted", ["/", "/editor", "/v1/workers?limit=5&a=b", "/a#b", "/ä"])
 def test_paths_of_this_server_are_kept(wanted: str) -> None:
     assert local_path(wanted) == wanted
+
+
+@pytest.mark.parametrize(
+    "filled_in", ["%20a" * 1250, "a" * 7900, "漢" * 7900], ids=["encoded", "plain", "wide"]
+)
+def test_login_leads_back_to_a_long_address(gate: Comfyrail, filled_in: str) -> None:
+    wanted = f"/?v={filled_in}"
+    if filled_in.isascii():  # as browsers write addresses
+        _, page = ask(gate, "GET", f"/login?{urlencode({'next': wanted})}")
+        assert f'name="next" value="{wanted}"' in page.decode()
+    form = urlencode({"credential": admin_key(gate), "next": wanted}).encode()
+    reply, _ = ask(gate, "POST", "/login", form, Content_Type=FORM, Origin=own_origin(gate))
+    assert (reply.status, unquote(reply.headers["Location"])) == (303, unquote(wanted))
 
 
 # The signed note

@@ -82,6 +82,7 @@ def test_dropped_json_is_run_with_the_values_of_the_form(
     page.get_by_label("octaves", exact=True).fill("5")
     page.get_by_label("palette").select_option(label="fire")
     page.get_by_test_id("estimate").wait_for()
+    page.wait_for_url(re.compile("fire"))
     page.reload()  # the file, and what was set, are still there
     page.get_by_text(re.compile("All settings")).click()
     assert page.get_by_label("octaves", exact=True).input_value() == "5"
@@ -245,3 +246,138 @@ def test_server_without_a_comfyui_says_how_to_add_one(
     page.reload()
     page.get_by_role("heading", name="Examples").wait_for()
     assert page.get_by_text("Welcome to Comfyrail").count() == 0
+
+
+def test_what_is_no_number_cannot_be_run(running_server: Comfyrail, open_page: OpenPage) -> None:
+    watched = open_page(running_server.url, "#/run/example/aurora?v.2.octaves=4")
+    page = watched.page
+    page.get_by_text(re.compile("All settings")).click()
+    field = page.get_by_role("textbox", name="octaves").first
+    run = page.get_by_role("button", name="Run", exact=True)
+    watched.wait(run.is_enabled)
+    for typed in ("abc", "", "3.5"):
+        field.fill(typed)
+        page.get_by_text("This has to be a whole number.").wait_for()
+        watched.wait(run.is_disabled)
+        page.keyboard.press("Control+Enter")
+    field.fill("5")
+    watched.wait(run.is_enabled)
+    assert "#/run/" in page.url
+
+
+def test_another_link_to_the_same_form_is_another_value(
+    running_server: Comfyrail, open_page: OpenPage
+) -> None:
+    watched = open_page(running_server.url, "#/run/example/poster?v.10.text=%22one%22")
+    page = watched.page
+    title = page.get_by_label("Title: text")
+    title.fill("first")
+    page.wait_for_url(re.compile("first"))
+    page.evaluate(
+        "link => { location.hash = link }", page.url.split("#")[1].replace("first", "two")
+    )
+    watched.wait(lambda: title.input_value() == "two")
+
+
+def test_seeds_that_stay_are_the_same_in_every_run(
+    running_server: Comfyrail, open_page: OpenPage
+) -> None:
+    page = open_page(running_server.url).page
+    page.get_by_role("heading", name="Run a workflow").wait_for()
+    drop(page, "main", "a.json", "application/json", json.dumps(noise(77)).encode())
+    page.get_by_label("new with every run").first.uncheck()
+    page.get_by_role("spinbutton").fill("3")
+    page.get_by_text(re.compile("its seeds stay")).wait_for()
+    page.get_by_role("button", name="Run 3 times").click()
+    page.wait_for_url(re.compile("#/batches/"))
+    batch_id = page.url.rsplit("/", 1)[1].split("?")[0]
+    members = running_server.call("GET", f"/v1/batches/{batch_id}/executions")[1]["executions"]
+    seeds = {
+        graph_of(running_server, each["execution_id"])["1"]["inputs"]["seed"] for each in members
+    }
+    assert seeds == {77}
+    page.go_back()
+    box = page.get_by_label("new with every run").first
+    box.wait_for()
+    assert not box.is_checked()
+
+
+def test_long_texts_survive_a_reload(running_server: Comfyrail, open_page: OpenPage) -> None:
+    watched = open_page(running_server.url, "#/run/example/poster")
+    page = watched.page
+    text = "word " * 1500
+    page.get_by_label("Title: text").fill(text)
+    page.get_by_text(re.compile("too long for an address")).wait_for()
+    page.wait_for_url(re.compile("draft=1"))
+    page.reload()
+    watched.wait(lambda: page.get_by_label("Title: text").input_value() == text)
+
+
+def test_keys_that_are_hit_thrice_run_it_once(
+    running_server: Comfyrail, open_page: OpenPage
+) -> None:
+    page = open_page(running_server.url, "#/run/example/palette").page
+    page.get_by_test_id("estimate").wait_for()
+
+    def jobs() -> int:
+        return len(
+            running_server.call("GET", "/v2/workflows/executions?limit=500")[1]["executions"]
+        )
+
+    before = jobs()
+    page.evaluate(
+        """() => {
+            const press = () => document.body.dispatchEvent(
+                new KeyboardEvent("keydown", { key: "Enter", ctrlKey: true, bubbles: true })
+            );
+            press(); press(); press();
+        }"""
+    )
+    page.wait_for_url(re.compile("#/jobs/"))
+    assert jobs() == before + 1
+
+
+def test_saving_keeps_declared_inputs_and_what_was_set(
+    running_server: Comfyrail, open_page: OpenPage
+) -> None:
+    body = {
+        "workflow": noise(),
+        "inputs": {"detail": {"target": "1.octaves", "type": "integer", "default": 4}},
+    }
+    assert running_server.call("PUT", "/v1/workflows/detailed", body)[0] == 201
+    page = open_page(running_server.url, "#/run/library/detailed").page
+    page.get_by_role("textbox", name="detail", exact=True).fill("7")
+    page.get_by_role("button", name="Save to library").click()
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.wait_for_url(re.compile("detailed@2"))
+    page.get_by_role("textbox", name="detail", exact=True).wait_for()
+    saved = running_server.call("GET", "/v1/workflows/detailed")[1]
+    assert saved["version"] == 2
+    assert saved["inputs"][0]["default"] == 7
+    assert saved["workflow"]["1"]["inputs"]["octaves"] == 7
+    running_server.call("DELETE", "/v1/workflows/detailed")
+
+
+def test_nothing_is_run_while_a_file_is_on_its_way(
+    running_server: Comfyrail, open_page: OpenPage
+) -> None:
+    workflow = {
+        "1": {"class_type": "LoadImage", "inputs": {"image": "old.png"}},
+        "2": {"class_type": "PreviewImage", "inputs": {"images": ["1", 0]}},
+    }
+    watched = open_page(running_server.url)
+    page = watched.page
+    page.get_by_role("heading", name="Run a workflow").wait_for()
+    drop(page, "main", "load.json", "application/json", json.dumps(workflow).encode())
+    page.get_by_role("button", name="Choose an image").wait_for()
+    held: list[Any] = []
+    page.route("**/v1/uploads", lambda route: held.append(route))  # noqa: PLW0108
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(buffer, "PNG")
+    drop(page, ".run-file", "new.png", "image/png", buffer.getvalue())
+    run = page.get_by_role("button", name="Run", exact=True)
+    watched.wait(run.is_disabled)
+    watched.wait(lambda: bool(held))
+    held[0].continue_()
+    watched.wait(run.is_enabled)
+    page.get_by_text("new.png").wait_for()

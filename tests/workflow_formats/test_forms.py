@@ -354,6 +354,21 @@ def test_very_long_workflows_are_cut() -> None:
     assert ([len(node.fields) for node in found.nodes], found.nodes_total) == ([100_000], 2)
 
 
+def test_names_that_a_workflow_gives_are_cut() -> None:
+    long = "n" * 100_000
+    graph = {
+        "1": {"class_type": "Odd", "inputs": {long: 1, "x": 2}, "_meta": {"title": long}},
+        "2": {"class_type": long, "inputs": {long: ["1", 0]}},
+    }
+    titled, untitled = form_of(graph).nodes
+    assert titled.title == untitled.title == untitled.class_type == "n" * form.LONGEST_TITLE
+    assert [link.input for link in untitled.links] == ["n" * form.LONGEST_TITLE]
+    assert [field.name for field in titled.fields] == ["x"]
+    drawing = Drawing()
+    drawing.node("Load", title=long)
+    assert form_of(drawing.raw()).nodes[0].title == "n" * form.LONGEST_TITLE
+
+
 NAN, INFINITY = float("nan"), float("inf")
 
 

@@ -11,6 +11,7 @@ import { Button, Dialog, Empty, Loading } from "./ui/parts";
 import { type Theme, theme } from "./ui/theme";
 import { Toasts } from "./ui/toasts";
 import { VIEWS, type View, type ViewProps } from "./views";
+import { useFileDrop } from "./views/run/drop";
 
 const menu = VIEWS.filter(
   (each): each is View & { icon: IconName } =>
@@ -26,6 +27,7 @@ export function Shell() {
       </button>
       <Side />
       <div class="content">
+        {may("jobs:read") && <DropAnywhere />}
         <AwayNote />
         <Main />
       </div>
@@ -33,6 +35,12 @@ export function Shell() {
       <Toasts />
     </div>
   );
+}
+
+/** A workflow can be dropped on every view. */
+function DropAnywhere() {
+  const { isOver } = useFileDrop();
+  return isOver ? <p class="drop-over">Drop it to open it</p> : null;
 }
 
 /** No link: the fragment is the view's. */
@@ -79,11 +87,11 @@ function Foot() {
   return (
     <footer>
       {boot.editor && (
-        <a href="/editor/">
+        <a href="/editor/" target="_blank" rel="noopener">
           ComfyUI's editor <Icon name="external" size={14} />
         </a>
       )}
-      <a href="/docs">
+      <a href="/docs" target="_blank" rel="noopener">
         API <Icon name="external" size={14} />
       </a>
       {boot.access && boot.user !== null && (
@@ -240,6 +248,7 @@ function Loaded({ view, parts, query }: ViewProps & { view: View }) {
 function BottomBar() {
   const [isOpen, setOpen] = useState(false);
   const first = menu.slice(0, 4);
+  const rest = menu.slice(4);
   return (
     <>
       <nav class="bottom-bar" aria-label="Views">
@@ -253,7 +262,12 @@ function BottomBar() {
             {view.name}
           </a>
         ))}
-        <button type="button" onClick={() => setOpen(true)} aria-haspopup="dialog">
+        <button
+          type="button"
+          onClick={() => setOpen(true)}
+          aria-haspopup="dialog"
+          aria-current={rest.some(isCurrent) ? "page" : undefined}
+        >
           <Icon name="more" />
           More
         </button>
@@ -261,8 +275,13 @@ function BottomBar() {
       {isOpen && (
         <Dialog title="More" close={() => setOpen(false)}>
           <div class="more-links">
-            {menu.slice(4).map((view) => (
-              <a key={view.word} href={linkTo(view)} onClick={() => setOpen(false)}>
+            {rest.map((view) => (
+              <a
+                key={view.word}
+                href={linkTo(view)}
+                aria-current={isCurrent(view) ? "page" : undefined}
+                onClick={() => setOpen(false)}
+              >
                 <Icon name={view.icon} />
                 {view.name}
               </a>

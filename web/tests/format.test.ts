@@ -6,9 +6,18 @@ describe("figures for people", () => {
     [0, "0 s"],
     [0.42, "0.42 s"],
     [7.25, "7.3 s"],
+    [0.004, "0 s"],
+    [0.996, "1.0 s"],
+    [9.94, "9.9 s"],
+    [9.97, "10 s"],
     [59.6, "1 min"],
     [200, "3 min 20 s"],
+    [3599.7, "1 h"],
+    [7199, "2 h"],
     [7500, "2 h 5 min"],
+    [86_399, "1 d"],
+    [90_000, "1 d 1 h"],
+    [172_799, "2 d"],
     [Number.NaN, "–"],
   ])("a duration of %s is %s", (seconds, text) => {
     expect(duration(seconds)).toBe(text);

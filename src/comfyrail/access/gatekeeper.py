@@ -72,6 +72,10 @@ class Gatekeeper:
             raise Unauthorized("The session is over. Log in again.", code="SESSION_OVER")
         return known[0]
 
+    async def session_over(self, note: SessionNote) -> None:
+        """Returns when the session has ended, or its time is up."""
+        await self._sessions.over(note)
+
     async def log_in(self, credential: str) -> Login:
         """Begin a session. Raise Unauthorized for what does not count."""
         if credential.startswith(PREFIX):

@@ -3,7 +3,9 @@
 The note holds no credential. Whether its key still counts, or its user, is asked each time.
 """
 
+import asyncio
 import base64
+import contextlib
 import hashlib
 import hmac
 import secrets
@@ -53,6 +55,7 @@ class Sessions:
         self._store = store
         self._clock = clock
         self._ended: dict[str, Instant] = {}
+        self._waiting: dict[str, set[asyncio.Event]] = {}
 
     async def load(self) -> None:
         self._ended = dict(await self._store.list_ended_sessions())
@@ -95,15 +98,34 @@ class Sessions:
             note = _decode(content)
         except (ValueError, msgspec.DecodeError):
             return None
-        is_over = self._clock.now() >= note.expires_at or note.nonce in self._ended
-        return None if is_over else note
+        return None if self._is_over(note) else note
+
+    async def over(self, note: SessionNote) -> None:
+        """Returns when it has ended, or its time is up."""
+        end, waiting = asyncio.Event(), self._waiting.setdefault(note.nonce, set())
+        waiting.add(end)
+        try:
+            while not self._is_over(note):
+                left = (note.expires_at - self._clock.now()) / 1000
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        await end.wait()
+        finally:
+            waiting.remove(end)
+            if not waiting:
+                del self._waiting[note.nonce]
 
     async def end(self, note: SessionNote) -> None:
         """For good, on all copies of the cookie."""
         now = self._clock.now()
         self._ended = {nonce: until for nonce, until in self._ended.items() if until > now}
         self._ended[note.nonce] = Instant(note.expires_at)
+        for end in self._waiting.get(note.nonce, ()):
+            end.set()
         await self._store.end_session(note.nonce, Instant(note.expires_at))
+
+    def _is_over(self, note: SessionNote) -> bool:
+        return self._clock.now() >= note.expires_at or note.nonce in self._ended
 
     def _sign(self, content: bytes) -> bytes:
         return hmac.new(self._key, content, hashlib.sha256).digest()

@@ -23,6 +23,7 @@ from comfyrail.api.lasting import (
     access_lost,
     place_of,
     unless_gone,
+    unless_session_ends,
 )
 from comfyrail.api.messages import encode, json_response
 from comfyrail.api.operations import Operation, Operations
@@ -107,7 +108,8 @@ async def list_events(
     feed, principal = services_of(request).feed, principal_of(request)
     where = feed_filter(types, execution_id, workflow_id, batch_id, surface)
     number = await _beginning(request, after)
-    page = await unless_client_leaves(request, feed.page(principal, number, where, limit, wait))
+    found = unless_session_ends(request, feed.page(principal, number, where, limit, wait))
+    page = await unless_client_leaves(request, found)
     if page is None:  # nobody waits any longer, or the server stops
         return json_response(FeedEvents(events=[], next_after=number, has_more=False))
     return json_response(

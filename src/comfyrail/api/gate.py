@@ -36,8 +36,9 @@ class Gate(Protocol):
 
     async def admit(self, scope: Scope, head: RequestHead) -> Response | None:
         """Put `principal` (None: nobody knows who), `client_address` and `is_https` into the scope,
-        and `ask_again`, which tells who the caller is at a later time. Raise what is to be said to
-        those who may not come in. A response is the whole answer.
+        and `ask_again`, which tells who the caller is at a later time; for a session also
+        `session_over`, which returns when it is. Raise what is to be said to those who may not come
+        in. A response is the whole answer.
         """
         ...
 
@@ -133,6 +134,7 @@ class AccessGate:
             refuse_other_sites(scope, head)
             scope["session"] = note
             scope["ask_again"] = lambda: self._keeper.recognize_session_again(cookie or "")
+            scope["session_over"] = lambda: self._keeper.session_over(note)
             return principal
         if (shown.tenant, shown.user_id) != (principal.tenant, principal.user_id):
             raise credentials_conflict()

@@ -1,11 +1,12 @@
 """Streams and sockets that stay open: who has one must still be allowed to, a minute later too,
-and one tenant does not take the places of all [11.1].
+and be logged in still; and one tenant does not take the places of all [11.1].
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import HTTPConnection
@@ -31,6 +32,8 @@ HEARTBEAT_SECONDS = 15
 MOST_OF_A_TENANT = 200
 RETRY_SECONDS = 10.0
 
+Result = TypeVar("Result")
+
 _open: Counter[TenantId] = Counter()
 
 
@@ -52,7 +55,9 @@ async def caller_now(connection: HTTPConnection, permission: Permission) -> Prin
 async def access_lost(connection: HTTPConnection, permission: Permission) -> ComfyrailError:
     """Returns when the caller may no longer have what is open, with the reason."""
     while True:
-        await asyncio.sleep(ASK_AGAIN_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ASK_AGAIN_SECONDS):
+                await session_over(connection)
         try:
             # Also what she may besides, such as looking at the fleet, counts from now on.
             connection.scope["principal"] = await caller_now(connection, permission)
@@ -60,6 +65,29 @@ async def access_lost(connection: HTTPConnection, permission: Permission) -> Com
             return error
         except StoreUnavailable:
             continue
+
+
+async def session_over(connection: HTTPConnection) -> None:
+    """Returns when the caller's session is over; never for one who has none."""
+    over = connection.scope.get("session_over")
+    await (asyncio.Event().wait() if over is None else over())
+
+
+async def unless_session_ends(
+    connection: HTTPConnection, waiting: Coroutine[Any, Any, Result]
+) -> Result:
+    """What the waiting comes to. Raises Unauthorized where the caller's session ends before."""
+    found = asyncio.create_task(waiting, name="waiting")
+    over = asyncio.create_task(session_over(connection), name="session")
+    try:
+        await asyncio.wait({found, over}, return_when=asyncio.FIRST_COMPLETED)
+        if over.done():
+            raise Unauthorized("The session is over. Log in again.", code="SESSION_OVER")
+        return found.result()
+    finally:
+        for task in (found, over):
+            task.cancel()
+        await asyncio.gather(found, over, return_exceptions=True)
 
 
 class LastingStream(EventSourceResponse):

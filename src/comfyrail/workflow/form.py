@@ -182,8 +182,8 @@ class _Form:
         is_told = self._allowance.take_characters(len(said) + len(usual))
         return FormNode(
             node_id=node.id,
-            class_type=node.class_type,
-            title=node.title or (usual if is_told else "") or node.class_type,
+            class_type=node.class_type[:LONGEST_TITLE],
+            title=(node.title or (usual if is_told else "") or node.class_type)[:LONGEST_TITLE],
             known=node_type is not None,
             output_node=node_type is not None and node_type.is_output,
             description=said if is_told else "",
@@ -198,7 +198,7 @@ class _Form:
             if edge.source in self._workflow.nodes and edge.slot >= 0:
                 if not self._allowance.take_part():
                     return
-                yield FormLink(edge.input, edge.source, edge.slot)
+                yield FormLink(edge.input[:LONGEST_TITLE], edge.source, edge.slot)
 
     def _fields(self, node: Node, node_type: NodeType | None) -> Iterator[FormField]:
         found = _guessed(node) if node_type is None else self._known(node, node_type)

@@ -44,6 +44,8 @@ export interface Asked<P extends keyof paths, M extends Method> {
   /** The same key makes one thing of a request that is sent twice. */
   idempotencyKey?: string;
   signal?: AbortSignal;
+  /** How long the whole reply may take. */
+  seconds?: number;
 }
 
 /** A request that the server has refused, or that did not reach it (status 0). */
@@ -54,14 +56,9 @@ export class ApiError extends Error {
     message: string,
     readonly details: Record<string, unknown> = {},
     readonly requestId: string | null = null,
-    readonly retryAfter: number | null = null,
   ) {
     super(message);
     this.name = "ApiError";
-  }
-
-  get isAway(): boolean {
-    return this.status === 0;
   }
 }
 
@@ -106,7 +103,7 @@ export function remove<P extends PathsWith<"delete">>(
   return send("DELETE", path, asked);
 }
 
-/** A request whose body is no JSON of the description: a file, a form. */
+/** A request whose body is no JSON of the description: a file, a form. It takes the time it takes. */
 export async function sendRaw<T>(
   method: string,
   url: string,
@@ -116,14 +113,15 @@ export async function sendRaw<T>(
 ): Promise<T> {
   const headers: Record<string, string> = {};
   if (contentType !== null) headers["Content-Type"] = contentType;
-  return read(await reach(url, { method, body, headers, ...(signal ? { signal } : {}) }));
+  return reach(url, { method, body, headers, ...(signal ? { signal } : {}) }, read<T>);
 }
 
 /** The bytes of a file of the server; null where it has none now (204). */
 export async function getBlob(url: string, signal?: AbortSignal): Promise<Blob | null> {
-  const response = await reach(url, signal ? { signal } : {});
-  if (response.status === 204) return null;
-  return response.ok ? response.blob() : read<never>(response);
+  return reach(url, inTime({ ...(signal ? { signal } : {}) }, FILE_SECONDS), (response) => {
+    if (response.status === 204) return Promise.resolve(null);
+    return response.ok ? response.blob() : read<never>(response);
+  });
 }
 
 interface AnyAsked {
@@ -132,7 +130,14 @@ interface AnyAsked {
   body?: unknown;
   idempotencyKey?: string;
   signal?: AbortSignal;
+  seconds?: number;
 }
+
+/** After this a server that was reached is taken for one that does not answer. */
+const READ_SECONDS = 30;
+/** Thousands of jobs may come of one request. */
+const WRITE_SECONDS = 120;
+const FILE_SECONDS = 120;
 
 async function send<T>(method: string, template: string, asked: AnyAsked): Promise<T> {
   const headers: Record<string, string> = {};
@@ -144,7 +149,13 @@ async function send<T>(method: string, template: string, asked: AnyAsked): Promi
   if (asked.idempotencyKey !== undefined) headers["Idempotency-Key"] = asked.idempotencyKey;
   if (asked.signal !== undefined) init.signal = asked.signal;
   const url = address(template, asked.path as Params, asked.query as Query);
-  return read(await reach(url, init));
+  const seconds = asked.seconds ?? (method === "GET" ? READ_SECONDS : WRITE_SECONDS);
+  return reach(url, inTime(init, seconds), read<T>);
+}
+
+function inTime(init: RequestInit, seconds: number): RequestInit {
+  const late = AbortSignal.timeout(seconds * 1_000);
+  return { ...init, signal: init.signal ? AbortSignal.any([init.signal, late]) : late };
 }
 
 type Params = Record<string, string | number> | undefined;
@@ -166,12 +177,22 @@ export function address(template: string, path?: Params, query?: Query): string 
   return text === "" ? filled : `${filled}?${text}`;
 }
 
-async function reach(url: string, init: RequestInit): Promise<Response> {
+/** The line may break before the reply, or in the middle of it. */
+async function reach<T>(
+  url: string,
+  init: RequestInit,
+  take: (response: Response) => Promise<T>,
+): Promise<T> {
   try {
-    return await fetch(url, { credentials: "same-origin", ...init });
+    return await take(await fetch(url, { credentials: "same-origin", ...init }));
   } catch (error) {
-    if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiError(0, "SERVER_AWAY", "The server does not answer. Is it running?");
+    if (error instanceof DOMException && error.name === "TimeoutError") {
+      throw new ApiError(0, "SERVER_AWAY", "The server does not answer in time. Try again.");
+    }
+    if (error instanceof TypeError) {
+      throw new ApiError(0, "SERVER_AWAY", "The server does not answer. Is it running?");
+    }
+    throw error;
   }
 }
 
@@ -186,15 +207,15 @@ async function read<T>(response: Response): Promise<T> {
 }
 
 async function refusal(response: Response): Promise<ApiError> {
+  const text = await response.text();
   try {
-    const { error } = (await response.json()) as { error: Schemas["ErrorDetail"] };
+    const { error } = JSON.parse(text) as { error: Schemas["ErrorDetail"] };
     return new ApiError(
       response.status,
       error.code,
       error.message,
       (error.details ?? {}) as Record<string, unknown>,
       error.request_id ?? null,
-      error.retry_after ?? null,
     );
   } catch {
     return new ApiError(

@@ -1,4 +1,7 @@
-/** A list of the server that comes in pages: the first is kept fresh, more are added on demand. */
+/**
+ * A list of the server that comes in pages, in whatever order: the first is kept fresh as long as it is
+ * the only one. Long lists that go on by themselves are in listing.ts.
+ */
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { ApiError } from "../api/client";
@@ -18,18 +21,22 @@ export interface Pages<T> {
   reload: () => void;
 }
 
-/** When the first page is loaded anew, the further ones are let go: `more` brings them again. */
+/** Once there are more pages the list stands still, until it is loaded again by `reload`. */
 export function usePages<T>(
   key: string | null,
   load: (cursor: string | null, signal: AbortSignal) => Promise<Page<T>>,
   fresh: Freshness = {},
 ): Pages<T> {
-  const first = useResource(key, (signal) => load(null, signal), fresh);
   const [further, setFurther] = useState<{ of: Page<T> | null; items: T[]; next: string | null }>({
     of: null,
     items: [],
     next: null,
   });
+  const first = useResource(
+    key,
+    (signal) => load(null, signal),
+    further.items.length === 0 ? fresh : {},
+  );
   const [error, setError] = useState<ApiError | null>(null);
   const running = useRef<AbortController | null>(null);
   const [isBusy, setBusy] = useState(false);

@@ -19,6 +19,8 @@ export interface Freshness {
   on?: readonly string[];
   /** Only for events that this one lets through. */
   where?: (data: { execution_id: string | null; batch_id: string | null }) => boolean;
+  /** Once loaded it stays as it is, until it is loaded again by hand. */
+  isFixed?: boolean;
   /** And every so many seconds, for what no event tells of. */
   every?: number;
 }
@@ -122,16 +124,17 @@ export function useResource<T>(
     return () => clearInterval(timer);
   }, [fresh.every]);
 
+  const isLoose = () => current.current.fresh.isFixed !== true || state.peek().data === null;
   const firstSync = useRef(true);
   useSignalEffect(() => {
     resync.value;
     if (firstSync.current) firstSync.current = false;
-    else soon();
+    else if (isLoose()) soon();
   });
   const wasAway = useRef(false);
   useSignalEffect(() => {
     const now = connection.value;
-    if (now === "live" && wasAway.current) soon();
+    if (now === "live" && wasAway.current && isLoose()) soon();
     wasAway.current = now === "away";
   });
 

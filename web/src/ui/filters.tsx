@@ -10,6 +10,7 @@ import { setQuery } from "../router";
 import { dayBegins, dayEnds } from "./dates";
 import { Icon } from "./icons";
 import { Button } from "./parts";
+import { useScrollEdges } from "./scroll_edges";
 
 const TYPING_MS = 250;
 
@@ -68,8 +69,10 @@ interface ChipsProps {
 }
 
 export function Chips({ label, chips, current, choose }: ChipsProps) {
+  const row = useRef<HTMLFieldSetElement>(null);
+  useScrollEdges(row);
   return (
-    <fieldset class="filter-chips">
+    <fieldset class="filter-chips fades" ref={row}>
       <legend class="hidden">{label}</legend>
       {chips.map(({ id, name }) => (
         <button

@@ -14,14 +14,16 @@ export function plural(value: number, one: string, many = `${one}s`): string {
 export function duration(seconds: number): string {
   if (!Number.isFinite(seconds)) return "–";
   if (seconds < 0.01) return "0 s";
-  if (seconds < 1) return `${seconds.toFixed(2)} s`;
-  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  // Rounded first: what is no full hour by a second is one.
+  if (seconds < 0.995) return `${seconds.toFixed(2)} s`;
+  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
   const whole = Math.round(seconds);
   if (whole < 60) return `${whole} s`;
   if (whole < 3600) return joined(Math.floor(whole / 60), "min", whole % 60, "s");
-  if (whole < 86400)
-    return joined(Math.floor(whole / 3600), "h", Math.round((whole % 3600) / 60), "min");
-  return joined(Math.floor(whole / 86400), "d", Math.round((whole % 86400) / 3600), "h");
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 1440) return joined(Math.floor(minutes / 60), "h", minutes % 60, "min");
+  const hours = Math.round(seconds / 3600);
+  return joined(Math.floor(hours / 24), "d", hours % 24, "h");
 }
 
 function joined(large: number, unit: string, small: number, smallUnit: string): string {
@@ -59,6 +61,10 @@ const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyl
 
 export function exactTime(iso: string): string {
   return whole.format(new Date(iso));
+}
+
+export function exactDay(iso: string): string {
+  return otherYear.format(new Date(iso));
 }
 
 /** `just now`, `5 min ago`, `14:03`, `12 Nov, 09:30`. */

@@ -1,6 +1,6 @@
 /** The parts that every view is made of. */
 
-import type { ComponentChildren, TargetedKeyboardEvent } from "preact";
+import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import type { ApiError } from "../api/client";
 import { copy } from "./clipboard";
@@ -64,18 +64,20 @@ interface LinkButtonProps {
   icon?: IconName;
   look?: "plain" | "main" | "quiet";
   label?: string;
+  /** What more there is to know of it. */
+  title?: string;
   download?: boolean | string;
   small?: boolean;
 }
 
 export function LinkButton(props: LinkButtonProps) {
-  const { href, children, icon, look = "plain", label, download, small } = props;
+  const { href, children, icon, look = "plain", label, title, download, small } = props;
   return (
     <a
       class={`button ${look}${small ? " small" : ""}${children === undefined ? " bare" : ""}`}
       href={href}
       aria-label={label}
-      title={children === undefined ? label : undefined}
+      title={title ?? (children === undefined ? label : undefined)}
       download={download}
     >
       {icon && <Icon name={icon} />}
@@ -176,58 +178,26 @@ export function CopyButton({ text, label }: { text: string | (() => string); lab
   return <Button icon="copy" look="quiet" small label={label} onClick={act} />;
 }
 
-interface TabsProps {
-  tabs: readonly { id: string; name: string; count?: number }[];
-  current: string;
-  choose: (id: string) => void;
-  label: string;
-}
-
-/** Arrow keys go from tab to tab, as in other programs. */
-export function Tabs({ tabs, current, choose, label }: TabsProps) {
-  const row = useRef<HTMLDivElement>(null);
-  const move = (event: TargetedKeyboardEvent<HTMLDivElement>) => {
-    const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
-    if (step === 0) return;
-    const at = tabs.findIndex((each) => each.id === current);
-    const next = tabs[(at + step + tabs.length) % tabs.length];
-    if (next === undefined) return;
-    choose(next.id);
-    row.current?.querySelector<HTMLElement>(`[data-tab="${CSS.escape(next.id)}"]`)?.focus();
-  };
-  return (
-    <div class="tabs" role="tablist" aria-label={label} onKeyDown={move} ref={row}>
-      {tabs.map(({ id, name, count }) => (
-        <button
-          key={id}
-          type="button"
-          role="tab"
-          data-tab={id}
-          aria-selected={id === current}
-          tabIndex={id === current ? 0 : -1}
-          onClick={() => choose(id)}
-        >
-          {name}
-          {count !== undefined && <span class="count">{count}</span>}
-        </button>
-      ))}
-    </div>
-  );
-}
-
 interface DialogProps {
   title: string;
   close: () => void;
   children: ComponentChildren;
   wide?: boolean;
+  /** For what is shown only once: a click beside it does not close it. */
+  firm?: boolean;
 }
 
 /** On top of everything until it is closed; Escape closes it, and the focus goes back. */
-export function Dialog({ title, close, children, wide }: DialogProps) {
+export function Dialog({ title, close, children, wide, firm }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const heading = useId();
   useEffect(() => {
+    const opener = document.activeElement;
     dialog.current?.showModal();
+    return () => {
+      // Nothing beside it takes the focus before it is gone.
+      queueMicrotask(() => focusAgain(opener));
+    };
   }, []);
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes every dialog; this is a click beside it
@@ -236,7 +206,7 @@ export function Dialog({ title, close, children, wide }: DialogProps) {
       class={wide ? "wide" : undefined}
       aria-labelledby={heading}
       onClose={close}
-      onClick={(event) => event.target === dialog.current && dialog.current?.close()}
+      onClick={(event) => !firm && event.target === dialog.current && dialog.current?.close()}
     >
       <div class="dialog">
         <header>
@@ -247,6 +217,14 @@ export function Dialog({ title, close, children, wide }: DialogProps) {
       </div>
     </dialog>
   );
+}
+
+/** Where a dialog was opened from; the view itself where that is gone. Unless it is elsewhere. */
+function focusAgain(opener: Element | null): void {
+  if (document.activeElement !== null && document.activeElement !== document.body) return;
+  const isThere = opener instanceof HTMLElement && opener.isConnected && opener !== document.body;
+  const target = isThere ? opener : document.querySelector<HTMLElement>("main");
+  target?.focus({ preventScroll: true });
 }
 
 interface FieldProps {

@@ -7,7 +7,8 @@ from comfyrail import __version__
 from comfyrail.access.principal import Principal
 
 START = "/"
-LONGEST_NEXT = 2000
+LONGEST_NEXT = 8000
+"""An address of the page holds what was filled in."""
 
 STYLES = """:root { color-scheme: light dark; --ink: #1d2430; --soft: #5b6678; --line: #d8dde6;
   --paper: #fff; --shade: #f4f6f9; --link: #1a56b0; --act: #2457c5; }

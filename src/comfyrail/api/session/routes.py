@@ -5,6 +5,7 @@ from urllib.parse import parse_qsl, quote
 
 import msgspec
 from fastapi import APIRouter
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -26,7 +27,7 @@ LOGOUT = "/logout"
 STYLE_SHEET = "/comfyrail.css"
 FAVICON = "/favicon.ico"
 FORM = "application/x-www-form-urlencoded"
-LARGEST_LOGIN = 64 << 10
+LARGEST_LOGIN = 128 << 10
 SEE_OTHER = 303
 WRONG_CREDENTIALS = 401
 STYLES_KEPT = "public, max-age=3600"
@@ -49,6 +50,7 @@ async def begin_session(request: Request) -> Response:
     body = session_body(login.principal, "session", login.expires_at)
     response = json_response(body, 201, NOWHERE_KEPT)
     _set_cookie(request, response, login)
+    _end_replaced(request, response, keeper)
     return response
 
 
@@ -103,6 +105,7 @@ async def take_login(request: Request) -> Response:
         return HTMLResponse(page, WRONG_CREDENTIALS, {"Cache-Control": PAGE_KEPT})
     response = _go_to(following)
     _set_cookie(request, response, login)
+    _end_replaced(request, response, keeper)
     return response
 
 
@@ -125,6 +128,15 @@ async def _log_out(request: Request, response: Response) -> Response:
         COOKIE, path="/", httponly=True, samesite="strict", secure=request.scope["is_https"]
     )
     return response
+
+
+def _end_replaced(request: Request, response: Response, keeper: Gatekeeper) -> None:
+    """A browser has one session: that of before ends, once it has the new cookie. Then the pages that
+    it has open, and that lose their streams by it, find out who is logged in now.
+    """
+    cookie = cookie_in(request.headers.get("cookie", ""))
+    if cookie is not None:
+        response.background = BackgroundTask(keeper.log_out, cookie)
 
 
 def _keeper(request: Request) -> Gatekeeper:

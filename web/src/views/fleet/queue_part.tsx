@@ -6,19 +6,9 @@ import { may } from "../../boot";
 import { progressOfJobs, TURNS } from "../../live/progress";
 import { useResource } from "../../live/resource";
 import { href } from "../../router";
+import { FormDialog } from "../../ui/dialogs";
 import { count, duration, percent, shortId } from "../../ui/format";
-import {
-  Bar,
-  Button,
-  Dialog,
-  Empty,
-  ErrorBox,
-  Field,
-  Loading,
-  Notice,
-  Pill,
-  Time,
-} from "../../ui/parts";
+import { Bar, Button, Empty, ErrorBox, Field, Loading, Notice, Pill, Time } from "../../ui/parts";
 import { attempt, say } from "../../ui/toasts";
 
 const FRESH = { on: [...TURNS, "system.*"], every: 10 };
@@ -26,7 +16,7 @@ const FRESH = { on: [...TURNS, "system.*"], every: 10 };
 export function QueuePart() {
   const queue = useResource("queue", (signal) => get("/v1/queue", { signal }), FRESH);
   const jobs = useResource(
-    "queue/executions",
+    may("jobs:read") ? "queue/executions" : null,
     (signal) => get("/v1/queue/executions", { query: { limit: 200 }, signal }),
     FRESH,
   );
@@ -142,7 +132,7 @@ function PauseDialog({ close, done }: { close: () => void; done: () => void }) {
     done();
   };
   return (
-    <Dialog title="Pause the queue" close={close}>
+    <FormDialog title="Pause the queue" close={close} act="Pause" icon="pause" submit={pause}>
       <p>Jobs that run go on. No other job starts, anybody's, until the queue is resumed.</p>
       <Field label="Reason" hint="Whoever waits is told.">
         {(attributes) => (
@@ -154,13 +144,7 @@ function PauseDialog({ close, done }: { close: () => void; done: () => void }) {
           />
         )}
       </Field>
-      <div class="row">
-        <Button look="main" icon="pause" onClick={pause}>
-          Pause
-        </Button>
-        <Button onClick={close}>Leave it</Button>
-      </div>
-    </Dialog>
+    </FormDialog>
   );
 }
 

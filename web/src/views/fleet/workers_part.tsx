@@ -6,6 +6,7 @@ import { may } from "../../boot";
 import { progressOfJobs, TURNS } from "../../live/progress";
 import { useResource } from "../../live/resource";
 import { href, setQuery } from "../../router";
+import { ConfirmDialog } from "../../ui/dialogs";
 import { bytes, count, percent, plural, shortId } from "../../ui/format";
 import { Bar, Button, Dialog, Empty, ErrorBox, Loading, Notice, Pill, Time } from "../../ui/parts";
 import { attempt, say } from "../../ui/toasts";
@@ -221,24 +222,19 @@ function Acts({ worker, reload }: { worker: Worker; reload: () => void }) {
         </Button>
       )}
       {isRemoving && (
-        <Dialog title={`Remove ${worker.worker_id}?`} close={() => setRemoving(false)}>
-          <p>What runs there is stopped and goes back to the queue. The ComfyUI itself goes on.</p>
-          <div class="row">
-            <Button
-              look="danger"
-              icon="trash"
-              onClick={() =>
-                act(
-                  remove("/v1/workers/{worker_id}", { path }).then(() => true),
-                  `${worker.worker_id} is removed.`,
-                ).then(() => setRemoving(false))
-              }
-            >
-              Remove
-            </Button>
-            <Button onClick={() => setRemoving(false)}>Keep it</Button>
-          </div>
-        </Dialog>
+        <ConfirmDialog
+          title={`Remove ${worker.worker_id}?`}
+          close={() => setRemoving(false)}
+          act="Remove"
+          confirm={() =>
+            act(
+              remove("/v1/workers/{worker_id}", { path }).then(() => true),
+              `${worker.worker_id} is removed.`,
+            ).then(() => setRemoving(false))
+          }
+        >
+          What runs there is stopped and goes back to the queue. The ComfyUI itself goes on.
+        </ConfirmDialog>
       )}
     </>
   );

@@ -6,24 +6,22 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { type Listing, useListing } from "../../live/listing";
 import { href, setQuery } from "../../router";
 import { Chips, DayRange, MoreFilters, SearchBox, WorkflowChoice } from "../../ui/filters";
-import { plural, shortId } from "../../ui/format";
+import { count, plural, shortId } from "../../ui/format";
 import { Button, Empty, ErrorBox, LinkButton, Loading, Notice } from "../../ui/parts";
 import type { ViewProps } from "../../views";
 import { Grid } from "./grid";
 import { between } from "./grid_layout";
 import { Lightbox } from "./lightbox";
 import {
-  type Found,
   filterOf,
-  idOf,
+  isMoreThanZip,
   isNarrowed,
   KINDS,
+  MOST_IN_ZIP,
   NO_FILTER,
   type OutputFilter,
-  outputsSource,
-  takeEnds,
-  zipOf,
-} from "./outputs_list";
+} from "./outputs_filter";
+import { type Found, idOf, outputsSource, takeEnds, zipOf } from "./outputs_list";
 import { SelectionBar } from "./selection_bar";
 
 const NONE: ReadonlySet<string> = new Set();
@@ -49,8 +47,16 @@ export default function GalleryView({ query }: ViewProps) {
             >
               Select
             </Button>
-            <LinkButton small href={zipOf(filter)} download icon="download">
-              Download all
+            <LinkButton
+              small
+              href={zipOf(filter)}
+              download
+              icon="download"
+              title={`One zip file, of the newest ${count(MOST_IN_ZIP)} at most`}
+            >
+              {isMoreThanZip(items.length, listing.next.value !== null)
+                ? `Download the newest ${count(MOST_IN_ZIP)}`
+                : "Download all"}
             </LinkButton>
           </span>
         )}

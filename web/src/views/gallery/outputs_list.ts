@@ -5,55 +5,15 @@ import type { Listing, Source } from "../../live/listing";
 import { ENDS } from "../../live/progress";
 import type { LiveEvent } from "../../live/stream";
 import { dayBegins, dayEnds } from "../../ui/dates";
+import type { OutputFilter } from "./outputs_filter";
 
 export type Found = Schemas["FoundOutputBody"];
-
-export const KINDS = [
-  { id: "", name: "All" },
-  { id: "image", name: "Images" },
-  { id: "video", name: "Video" },
-  { id: "audio", name: "Audio" },
-  { id: "other", name: "Other" },
-] as const;
 
 /** Content types that are none of the others. */
 const OTHER = "text,application,model,font,chemical,message";
 const PAGE_SIZE = 120;
 /** A job has more than one file; what is missed is found by a longer look. */
 const NEW_ONES = 24;
-
-export interface OutputFilter {
-  text: string;
-  kind: string;
-  workflow_id: string;
-  from: string;
-  to: string;
-  execution_id: string;
-  batch_id: string;
-}
-
-export const NO_FILTER: OutputFilter = {
-  text: "",
-  kind: "",
-  workflow_id: "",
-  from: "",
-  to: "",
-  execution_id: "",
-  batch_id: "",
-};
-
-export function filterOf(query: URLSearchParams): OutputFilter {
-  const found = { ...NO_FILTER };
-  for (const name of Object.keys(found) as (keyof OutputFilter)[]) {
-    found[name] = (query.get(name) ?? "").slice(0, 200);
-  }
-  if (!KINDS.some((each) => each.id === found.kind)) found.kind = "";
-  return found;
-}
-
-export function isNarrowed(filter: OutputFilter): boolean {
-  return Object.values(filter).some((each) => each !== "");
-}
 
 /** The filter as the server's search takes it. */
 function searchOf({ from, to, kind, ...others }: OutputFilter) {
@@ -69,7 +29,6 @@ export function zipOf(filter: OutputFilter): string {
   return address("/v1/outputs.zip", undefined, searchOf(filter));
 }
 
-export const MOST_IN_ZIP = 2_000;
 /** The server takes so many ids at once. */
 export const MOST_CHOSEN = 200;
 

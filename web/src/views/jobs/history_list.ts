@@ -6,6 +6,7 @@ import { TURNS } from "../../live/progress";
 import { asApiError } from "../../live/resource";
 import type { LiveEvent } from "../../live/stream";
 import { dayBegins, dayEnds } from "../../ui/dates";
+import type { HistoryFilter } from "./history_filter";
 
 export type Job = Schemas["V2Execution"];
 
@@ -13,45 +14,6 @@ const PAGE_SIZE = 100;
 /** Jobs that are further down are looked up one by one, so many at most for one group of events. */
 const MOST_SINGLE = 8;
 const SPARE = 5;
-
-export const STATES = [
-  { id: "", name: "All" },
-  { id: "queued,processing", name: "Open" },
-  { id: "queued", name: "Waiting" },
-  { id: "processing", name: "Running" },
-  { id: "completed", name: "Done" },
-  { id: "failed", name: "Failed" },
-  { id: "cancelled", name: "Cancelled" },
-] as const;
-
-export interface HistoryFilter {
-  status: string;
-  text: string;
-  workflow_id: string;
-  from: string;
-  to: string;
-  batch_id: string;
-}
-
-export function filterOf(query: URLSearchParams): HistoryFilter {
-  const text = (name: string) => query.get(name) ?? "";
-  const status = text("status");
-  return {
-    // A word that the server does not know, in a link, is no reason to show an error.
-    status: status.split(",").every((each) => KNOWN.has(each)) ? status : "",
-    text: text("text").slice(0, 300),
-    workflow_id: text("workflow_id"),
-    from: text("from"),
-    to: text("to"),
-    batch_id: text("batch_id"),
-  };
-}
-
-const KNOWN = new Set<string>(STATES.flatMap((each) => each.id.split(",")));
-
-export function isNarrowed(filter: HistoryFilter): boolean {
-  return Object.values(filter).some((each) => each !== "");
-}
 
 export function historySource(filter: HistoryFilter): Source<Job> {
   const { from, to, status, ...others } = filter;

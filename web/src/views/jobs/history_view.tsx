@@ -10,15 +10,8 @@ import { Chips, DayRange, MoreFilters, SearchBox, WorkflowChoice } from "../../u
 import { plural } from "../../ui/format";
 import { Button, Empty, ErrorBox, LinkButton, Loading } from "../../ui/parts";
 import { VirtualList } from "../../ui/virtual_list";
-import {
-  filterOf,
-  type HistoryFilter,
-  historySource,
-  isNarrowed,
-  type Job,
-  STATES,
-  takeTurns,
-} from "./history_list";
+import { filterOf, type HistoryFilter, isNarrowed, STATES } from "./history_filter";
+import { historySource, type Job, takeTurns } from "./history_list";
 import { HistoryRow } from "./history_row";
 
 const idOf = (job: Job) => job.id;

@@ -5,6 +5,7 @@ import { useState } from "preact/hooks";
 import { get, post, remove, type Schemas } from "../../api/client";
 import { boot } from "../../boot";
 import { asApiError, useResource } from "../../live/resource";
+import { ConfirmDialog, FormDialog } from "../../ui/dialogs";
 import { exactTime } from "../../ui/format";
 import {
   Button,
@@ -135,15 +136,14 @@ function KeyRow({ shown, reload }: { shown: Key; reload: () => void }) {
           </Button>
         )}
         {isRevoking && (
-          <Dialog title={`Revoke “${shown.name}”?`} close={() => setRevoking(false)}>
-            <p>Programs that use it are refused from now on. It cannot be taken back.</p>
-            <div class="row">
-              <Button look="danger" icon="trash" onClick={revoke}>
-                Revoke
-              </Button>
-              <Button onClick={() => setRevoking(false)}>Keep it</Button>
-            </div>
-          </Dialog>
+          <ConfirmDialog
+            title={`Revoke “${shown.name}”?`}
+            close={() => setRevoking(false)}
+            act="Revoke"
+            confirm={revoke}
+          >
+            Programs that use it are refused from now on. It cannot be taken back.
+          </ConfirmDialog>
         )}
       </td>
     </tr>
@@ -176,51 +176,43 @@ function MakeDialog({ close, done }: { close: () => void; done: (key: string) =>
     }
   };
   return (
-    <Dialog title="Make a key" close={close}>
-      <form
-        class="stack"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void make();
-        }}
-      >
-        <Field label="What it is for" hint="Such as: the web shop" error={fault}>
-          {(attributes) => (
-            <input
-              {...attributes}
-              required
-              maxLength={100}
-              value={name}
-              onInput={(event) => setName(event.currentTarget.value)}
-            />
-          )}
-        </Field>
-        <Field label="It ends">
-          {(attributes) => (
-            <select
-              {...attributes}
-              value={days}
-              onChange={(event) => setDays(Number(event.currentTarget.value))}
-            >
-              {LIFETIMES.map((each) => (
-                <option key={each.days} value={each.days}>
-                  {each.days === 0 ? each.name : `after ${each.name}`}
-                </option>
-              ))}
-            </select>
-          )}
-        </Field>
-        <label class="row">
-          <input type="checkbox" checked={isReading} onChange={() => setReading(!isReading)} />
-          It may only look, not change anything
-        </label>
-        <div class="row">
-          <Button look="main" onClick={make} disabled={name.trim() === ""}>
-            Make it
-          </Button>
-          <Button onClick={close}>Leave it</Button>
-        </div>
-      </form>
-    </Dialog>
+    <FormDialog
+      title="Make a key"
+      close={close}
+      act="Make it"
+      submit={make}
+      disabled={name.trim() === ""}
+    >
+      <Field label="What it is for" hint="Such as: the web shop" error={fault}>
+        {(attributes) => (
+          <input
+            {...attributes}
+            required
+            maxLength={100}
+            value={name}
+            onInput={(event) => setName(event.currentTarget.value)}
+          />
+        )}
+      </Field>
+      <Field label="It ends">
+        {(attributes) => (
+          <select
+            {...attributes}
+            value={days}
+            onChange={(event) => setDays(Number(event.currentTarget.value))}
+          >
+            {LIFETIMES.map((each) => (
+              <option key={each.days} value={each.days}>
+                {each.days === 0 ? each.name : `after ${each.name}`}
+              </option>
+            ))}
+          </select>
+        )}
+      </Field>
+      <label class="row">
+        <input type="checkbox" checked={isReading} onChange={() => setReading(!isReading)} />
+        It may only look, not change anything
+      </label>
+    </FormDialog>
   );
 }

@@ -13,6 +13,8 @@ export interface ControlProps {
   /** Of seeds: a new one with every run. */
   isRandom: boolean;
   setRandom: (isRandom: boolean) => void;
+  /** Whether what it shows is a value: not while something else is typed, or a file is on its way. */
+  tell: (isReady: boolean) => void;
 }
 
 export function ControlField(props: ControlProps) {
@@ -20,6 +22,7 @@ export function ControlField(props: ControlProps) {
   if (control.kind === "seed") return <SeedField {...props} />;
   if (control.kind === "file") return <FileControl {...props} />;
   if (control.kind === "whole" || control.kind === "number") return <NumberField {...props} />;
+  if (control.kind === "colour") return <ColourField {...props} />;
   if (control.kind === "switch") return <SwitchField {...props} />;
   if (control.kind === "choice") return <ChoiceField {...props} />;
   return <TextField {...props} />;
@@ -31,10 +34,19 @@ function hintOf(control: Control): FieldHint {
   return control.hint === null ? {} : { hint: control.hint };
 }
 
+/** A control that goes away stands in nobody's way. */
+export function useReadiness(isReady: boolean, tell: (isReady: boolean) => void): void {
+  useEffect(() => {
+    tell(isReady);
+    return () => tell(true);
+  }, [isReady]);
+}
+
 /** What is typed stays as it is until it is a value; what is no value is said to be none. */
-function useTyped(value: unknown, change: (value: unknown) => void, isWhole: boolean) {
+function useTyped({ value, change, tell }: ControlProps, isWhole: boolean) {
   const [typed, setTyped] = useState<string | null>(null);
   const [fault, setFault] = useState<string | null>(null);
+  useReadiness(fault === null, tell);
   useEffect(() => {
     // Set from elsewhere: a slider, the dice, a link.
     setTyped((old) => {
@@ -56,9 +68,10 @@ function useTyped(value: unknown, change: (value: unknown) => void, isWhole: boo
   return { shown: typed ?? showNumber(value), fault, type };
 }
 
-function NumberField({ control, value, change, fault }: ControlProps) {
+function NumberField(props: ControlProps) {
+  const { control, value, change, fault } = props;
   const isWhole = control.kind === "whole";
-  const typed = useTyped(value, change, isWhole);
+  const typed = useTyped(props, isWhole);
   const hasSlider = slides(control);
   return (
     <Field label={control.label} error={typed.fault ?? fault} {...hintOf(control)}>
@@ -88,8 +101,9 @@ function NumberField({ control, value, change, fault }: ControlProps) {
   );
 }
 
-function SeedField({ control, value, change, fault, isRandom, setRandom }: ControlProps) {
-  const typed = useTyped(value, change, true);
+function SeedField(props: ControlProps) {
+  const { control, change, fault, isRandom, setRandom } = props;
+  const typed = useTyped(props, true);
   return (
     <Field label={control.label} error={typed.fault ?? fault} {...hintOf(control)}>
       {(attributes) => (
@@ -116,6 +130,29 @@ function SeedField({ control, value, change, fault, isRandom, setRandom }: Contr
             <input type="checkbox" checked={isRandom} onChange={() => setRandom(!isRandom)} />
             new with every run
           </label>
+        </div>
+      )}
+    </Field>
+  );
+}
+
+/** A number to the workflow, a colour to people. */
+function ColourField({ control, value, change, fault }: ControlProps) {
+  const shown = `#${Math.max(0, Number(value) || 0)
+    .toString(16)
+    .padStart(6, "0")
+    .slice(-6)}`;
+  return (
+    <Field label={control.label} error={fault} {...hintOf(control)}>
+      {(attributes) => (
+        <div class="run-colour">
+          <input
+            {...attributes}
+            type="color"
+            value={shown}
+            onInput={(event) => change(Number.parseInt(event.currentTarget.value.slice(1), 16))}
+          />
+          <code>{shown}</code>
         </div>
       )}
     </Field>
@@ -195,8 +232,9 @@ function ChoiceField(props: ControlProps) {
   );
 }
 
-function TextField({ control, value, change, fault }: ControlProps) {
+function TextField({ control, value, change, fault, tell }: ControlProps) {
   const [wrong, setWrong] = useState<string | null>(null);
+  useReadiness(wrong === null, tell);
   const isJson = control.kind === "json";
   const [typed, setTyped] = useState<string | null>(null);
   const shown = typed ?? (isJson ? JSON.stringify(value) : String(value ?? ""));

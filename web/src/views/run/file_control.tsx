@@ -5,23 +5,35 @@ import { type Schemas, sendRaw } from "../../api/client";
 import { may } from "../../boot";
 import { asApiError } from "../../live/resource";
 import { Button, Field } from "../../ui/parts";
-import type { ControlProps } from "./controls";
+import { type ControlProps, useReadiness } from "./controls";
 
 const ACCEPTED = { image: "image/*", video: "video/*", audio: "audio/*", file: "" } as const;
 const ARTICLES = { image: "an image", video: "a video", audio: "a sound", file: "a file" } as const;
 
-export function FileControl({ control, value, change, fault }: ControlProps) {
+interface Sent {
+  url: string;
+  name: string;
+  /** What the workflow calls it. */
+  inputName: string;
+  file: File;
+}
+
+export function FileControl({ control, value, change, fault, tell }: ControlProps) {
   const chooser = useRef<HTMLInputElement>(null);
   const [isOver, setOver] = useState(false);
   const [state, setState] = useState<"none" | "sending">("none");
   const [wrong, setWrong] = useState<string | null>(null);
-  const [shown, setShown] = useState<{ url: string; name: string; file: File } | null>(null);
+  const [sent, setSent] = useState<Sent | null>(null);
+  const newest = useRef(0);
   const kind = control.upload ?? "file";
+  useReadiness(state !== "sending", tell);
+  // Only as long as it is what the field has.
+  const shown = sent !== null && sent.inputName === value ? sent : null;
   useEffect(
     () => () => {
-      if (shown !== null) URL.revokeObjectURL(shown.url);
+      if (sent !== null) URL.revokeObjectURL(sent.url);
     },
-    [shown],
+    [sent],
   );
   const take = async (file: File | undefined) => {
     if (file === undefined) return;
@@ -31,18 +43,22 @@ export function FileControl({ control, value, change, fault }: ControlProps) {
     }
     setWrong(null);
     setState("sending");
+    newest.current += 1;
+    const number = newest.current;
     const form = new FormData();
     form.append("file", file, file.name || `pasted.${file.type.split("/")[1] ?? "bin"}`);
     try {
       const reply = await sendRaw<Schemas["UploadReply"]>("POST", "/v1/uploads", form, null);
       const asset = reply.assets[0];
-      if (asset === undefined) return;
-      setShown({ url: URL.createObjectURL(file), name: asset.name, file });
-      change(asset.input_name);
+      // Another one was chosen meanwhile.
+      if (asset === undefined || number !== newest.current) return;
+      const { name, input_name: inputName } = asset;
+      setSent({ url: URL.createObjectURL(file), name, inputName, file });
+      change(inputName);
     } catch (error) {
-      setWrong(asApiError(error).message);
+      if (number === newest.current) setWrong(asApiError(error).message);
     } finally {
-      setState("none");
+      if (number === newest.current) setState("none");
     }
   };
   if (!may("assets:write")) {
@@ -98,7 +114,8 @@ export function FileControl({ control, value, change, fault }: ControlProps) {
               {state === "sending" ? "Sending" : `Choose ${ARTICLES[kind]}`}
             </Button>
             <span class="small soft">
-              {shown?.name ?? (String(value ?? "") === "" ? "or drop it here" : String(value))}
+              {shown?.name ??
+                (String(value ?? "") === "" ? "or drop it here" : nameIn(String(value)))}
             </span>
           </div>
           <input
@@ -108,12 +125,20 @@ export function FileControl({ control, value, change, fault }: ControlProps) {
             type="file"
             tabIndex={-1}
             accept={ACCEPTED[kind]}
-            onChange={(event) => void take(event.currentTarget.files?.[0])}
+            onChange={(event) => {
+              void take(event.currentTarget.files?.[0]);
+              event.currentTarget.value = ""; // the same file may be chosen again
+            }}
           />
         </div>
       )}
     </Field>
   );
+}
+
+/** `uploads/<hash>/red.png` as people know it. */
+function nameIn(value: string): string {
+  return value.slice(value.lastIndexOf("/") + 1);
 }
 
 /** Larger pictures are drawn smaller: it is a preview. */

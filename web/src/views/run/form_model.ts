@@ -16,7 +16,17 @@ export interface Control {
   places: string[];
   label: string;
   hint: string | null;
-  kind: "text" | "lines" | "whole" | "number" | "switch" | "choice" | "seed" | "file" | "json";
+  kind:
+    | "text"
+    | "lines"
+    | "whole"
+    | "number"
+    | "switch"
+    | "choice"
+    | "seed"
+    | "colour"
+    | "file"
+    | "json";
   upload: "image" | "video" | "audio" | "file" | null;
   hasMask: boolean;
   /** As it is in the workflow. */
@@ -46,7 +56,7 @@ export type Values = ReadonlyMap<string, unknown>;
 
 /** Inputs that people change most, by name. */
 const USUAL =
-  /^(text|prompt|positive|negative|steps|cfg|denoise|width|height|batch_size|strength|seconds)/i;
+  /^(text|prompt|positive|negative|steps|cfg|denoise|width|height|color|strength|seconds)/i;
 const SIZE = /^(width|height)$/i;
 const MOST_MAIN = 12;
 /** Names that say nothing about what comes out. */
@@ -65,7 +75,7 @@ export function makeModel(nodes: readonly FormNode[], declared: readonly Declare
   if (declared.length > 0) {
     return { main: declared.map((each) => declaredControl(each, nodes)), groups };
   }
-  return { main: mostWanted(groups), groups };
+  return { main: mostWanted(groups, nodes), groups };
 }
 
 function controlOf(node: FormNode, field: FormField): Control {
@@ -75,7 +85,7 @@ function controlOf(node: FormNode, field: FormField): Control {
     places: [place],
     label: field.name,
     hint: field.tooltip ?? null,
-    kind: kindOf(field),
+    kind: kindOf(field, node.known),
     upload: field.upload ?? null,
     hasMask: field.mask ?? false,
     value: field.value,
@@ -87,15 +97,18 @@ function controlOf(node: FormNode, field: FormField): Control {
   };
 }
 
+const WHITE = 0xffffff;
+
 /** Limits of 64 bits are only the nearest number: the server knows them exactly. */
 function numberOr(value: number | null | undefined): number | null {
   return value === null || value === undefined ? null : Number(value);
 }
 
-function kindOf(field: FormField): Control["kind"] {
+function kindOf(field: FormField, isKnown: boolean): Control["kind"] {
   if (field.upload) return "file";
   if (field.seed) return "seed";
   if (field.choices && field.choices.length > 0) return "choice";
+  if (/^colou?r$/i.test(field.name) && Number(field.maximum) === WHITE) return "colour";
   if (field.type.includes("INT") && !field.type.includes("FLOAT")) return "whole";
   if (field.type.includes("FLOAT")) return "number";
   if (field.type.includes("BOOLEAN")) return "switch";
@@ -105,19 +118,21 @@ function kindOf(field: FormField): Control["kind"] {
     !(field.value instanceof LargeInteger)
   )
     return "json";
-  return field.multiline ? "lines" : "text";
+  // Of a type that no worker knows only the name tells.
+  const isProse = field.multiline || (!isKnown && /^(text|prompt)$/i.test(field.name));
+  return isProse ? "lines" : "text";
 }
 
 const DECLARED_KINDS: Record<string, Control["kind"]> = {
   integer: "whole",
   number: "number",
   boolean: "switch",
-  string: "text",
-  text: "lines",
+  text: "text",
+  seed: "seed",
   image: "file",
+  mask: "file",
   video: "file",
   audio: "file",
-  file: "file",
 };
 
 function declaredControl(declared: Declared, nodes: readonly FormNode[]): Control {
@@ -131,14 +146,15 @@ function declaredControl(declared: Declared, nodes: readonly FormNode[]): Contro
       : choices.length > 0
         ? "choice"
         : (DECLARED_KINDS[declared.type] ?? base?.kind ?? "text");
-  const isMedia = ["image", "video", "audio", "file"].includes(declared.type);
+  const media = declared.type === "mask" ? "image" : declared.type;
+  const isMedia = ["image", "video", "audio", "file"].includes(media);
   return {
     target: declared.name,
     places,
     label: declared.label ?? declared.name,
     hint: declared.description ?? base?.hint ?? null,
     kind,
-    upload: base?.upload ?? (isMedia ? (declared.type as "image") : null),
+    upload: base?.upload ?? (isMedia ? (media as "image") : null),
     hasMask: base?.hasMask ?? false,
     value: declared.default ?? base?.value ?? null,
     minimum: declared.minimum ?? base?.minimum ?? null,
@@ -166,7 +182,8 @@ function fieldAt(place: string, nodes: readonly FormNode[]) {
   return null;
 }
 
-function mostWanted(groups: readonly NodeGroup[]): Control[] {
+function mostWanted(groups: readonly NodeGroup[], nodes: readonly FormNode[]): Control[] {
+  const roles = rolesOf(nodes);
   const weighed: { control: Control; weight: number }[] = [];
   const sizes = groups.flatMap((each) => each.controls).filter((each) => SIZE.test(each.label));
   // A width that many nodes have each of their own is no main setting.
@@ -175,15 +192,28 @@ function mostWanted(groups: readonly NodeGroup[]): Control[] {
     for (const control of group.controls) {
       const weight = isMuddle && SIZE.test(control.label) ? 0 : weightOf(control);
       if (weight > 0)
-        weighed.push({ control: { ...control, label: labelled(control, group) }, weight });
+        weighed.push({ control: { ...control, label: labelled(control, group, roles) }, weight });
     }
   }
   weighed.sort((one, other) => other.weight - one.weight);
   return weighed.slice(0, MOST_MAIN).map(({ control }) => control);
 }
 
-function labelled(control: Control, group: NodeGroup): string {
-  return `${group.title}: ${control.label}`;
+function labelled(control: Control, group: NodeGroup, roles: ReadonlyMap<string, string>): string {
+  const role = control.kind === "lines" ? roles.get(group.nodeId) : undefined;
+  return role ?? `${group.title}: ${control.label}`;
+}
+
+/** Two prompts of one type are told apart by what a sampler takes them as. */
+function rolesOf(nodes: readonly FormNode[]): Map<string, string> {
+  const roles = new Map<string, string>();
+  for (const { links } of nodes) {
+    for (const { input, node_id: from } of links) {
+      if (input === "positive") roles.set(from, "Prompt");
+      if (input === "negative" && !roles.has(from)) roles.set(from, "Negative prompt");
+    }
+  }
+  return roles;
 }
 
 function weightOf(control: Control): number {
@@ -302,6 +332,10 @@ export function faultOf(control: Control, byPlace: ReadonlyMap<string, Finding[]
       return found.message.replace(/^Node '[^']*' \([^)]*\), input '[^']*': /, "");
   }
   return null;
+}
+
+export function hasFault(control: Control, byPlace: ReadonlyMap<string, Finding[]>): boolean {
+  return faultOf(control, byPlace) !== null;
 }
 
 const LARGEST_SEED = 2 ** 48;

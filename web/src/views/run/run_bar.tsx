@@ -4,36 +4,36 @@ import { useState } from "preact/hooks";
 import type { Schemas } from "../../api/client";
 import { may } from "../../boot";
 import { duration, money, plural } from "../../ui/format";
-import { Button, ErrorBox, Field, Notice } from "../../ui/parts";
+import { Button, Dialog, ErrorBox, Field, Notice } from "../../ui/parts";
+import { AddWorker } from "../fleet/add_worker";
 import type { Checked } from "./checks";
+import { MOST_TIMES, type Options } from "./draft";
 import type { Finding } from "./form_model";
-
-export interface Options {
-  priority: number;
-  times: number;
-  name: string;
-}
 
 interface RunBarProps {
   checked: Checked;
   /** Findings that belong to no field. */
   others: readonly Finding[];
-  hasSeeds: boolean;
+  /** Fields with a value that cannot be. */
+  wrong: number;
+  /** Why it cannot be run, or null. */
+  obstacle: string | null;
+  seeds: "none" | "fixed" | "new";
   run: (options: Options) => Promise<void>;
   options: Options;
   setOptions: (options: Options) => void;
 }
 
-export const MOST_TIMES = 64;
-
-export function RunBar({ checked, others, hasSeeds, run, options, setOptions }: RunBarProps) {
+export function RunBar(props: RunBarProps) {
+  const { checked, others, wrong, obstacle, seeds, run, options, setOptions } = props;
   const { report, plan, error } = checked;
-  const faults = report?.errors ?? 0;
-  const worrying = others.filter((each) => each.severity !== "hint");
+  const unknown = others.filter((each) => each.error_code === UNKNOWN_TYPE);
+  const worrying = others.filter((each) => each.severity !== "hint" && !unknown.includes(each));
   return (
     <aside class="run-bar card padded stack" aria-label="Run">
       {plan !== null && <Estimate plan={plan} />}
       {error && <ErrorBox error={error} />}
+      {unknown.length > 0 && <UnknownTypes findings={unknown} />}
       {worrying.map((each, at) => (
         <Notice key={`${each.error_code}${at}`} look="warning">
           {each.message}
@@ -43,39 +43,63 @@ export function RunBar({ checked, others, hasSeeds, run, options, setOptions }: 
         <Notice look="warning">{lacking(report)}</Notice>
       )}
       <div class="run-act">
-        <Button
-          look="main"
-          icon="play"
-          onClick={() => run(options)}
-          disabled={faults > 0 || !may("jobs:write")}
-        >
+        <Button look="main" icon="play" onClick={() => run(options)} disabled={obstacle !== null}>
           {options.times > 1 ? `Run ${options.times} times` : "Run"}
         </Button>
-        <Times options={options} setOptions={setOptions} hasSeeds={hasSeeds} />
+        <Times options={options} setOptions={setOptions} seeds={seeds} />
       </div>
-      {faults > 0 && (
+      {obstacle !== null && (
         <p class="small run-fault">
-          {plural(faults, "value is", "values are")} not right yet: see the fields marked in red.
+          {wrong > 0
+            ? `${plural(wrong, "value is", "values are")} not right yet: see the fields marked in red.`
+            : obstacle}
         </p>
       )}
       <More options={options} setOptions={setOptions} />
-      <p class="small soft">Ctrl + Enter runs it too.</p>
+      {obstacle === null && <p class="small soft run-keys">Ctrl + Enter runs it too.</p>}
     </aside>
   );
 }
 
+const UNKNOWN_TYPE = "UNKNOWN_NODE_TYPE";
+
+/** Most often it only lacks the ComfyUI that has them. */
+function UnknownTypes({ findings }: { findings: readonly Finding[] }) {
+  const [isAdding, setAdding] = useState(false);
+  const named = findings.map((each) => String(each.details?.class_type ?? each.node_id ?? ""));
+  const types = [...new Set(named)];
+  return (
+    <Notice look="warning">
+      <p>
+        No worker has {types.length === 1 ? "this node type" : "these node types"}:{" "}
+        {types.slice(0, 12).join(", ")}
+        {types.length > 12 && ` and ${types.length - 12} more`}. A ComfyUI that has them can run it.
+      </p>
+      {may("fleet:write") && (
+        <Button small icon="plus" onClick={() => setAdding(true)}>
+          Add a ComfyUI
+        </Button>
+      )}
+      {isAdding && (
+        <Dialog title="Add a ComfyUI" close={() => setAdding(false)}>
+          <AddWorker added={() => setAdding(false)} />
+        </Dialog>
+      )}
+    </Notice>
+  );
+}
+
 function Estimate({ plan }: { plan: Schemas["PlanBody"] }) {
-  const { seconds, low, high, similar } = plan.duration;
-  const isKnown = similar > 0 || plan.duration.source !== "heuristic";
+  const { seconds, low, high, source } = plan.duration;
   return (
     <dl class="facts" data-testid="estimate">
       <dt>Takes about</dt>
       <dd>
         {duration(seconds)}{" "}
         <span class="soft small">
-          {isKnown
+          {source !== "heuristic"
             ? `(${duration(low)} to ${duration(high)})`
-            : "(a guess: nothing like it has run yet)"}
+            : "(a guess: too little like it has run)"}
         </span>
       </dd>
       <dt>Costs about</dt>
@@ -104,10 +128,16 @@ function lacking(report: Schemas["ValidationReport"]): string {
 interface TimesProps {
   options: Options;
   setOptions: (options: Options) => void;
-  hasSeeds: boolean;
+  seeds: RunBarProps["seeds"];
 }
 
-function Times({ options, setOptions, hasSeeds }: TimesProps) {
+const TIMES_WORDS = {
+  none: "times (it has no seed: all will be equal)",
+  fixed: "times (its seeds stay: all will be equal)",
+  new: "times, each with seeds of its own",
+} as const;
+
+function Times({ options, setOptions, seeds }: TimesProps) {
   return (
     <label class="run-times">
       <input
@@ -121,16 +151,12 @@ function Times({ options, setOptions, hasSeeds }: TimesProps) {
           setOptions({ ...options, times: Math.min(MOST_TIMES, Math.max(1, times || 1)) });
         }}
       />
-      <span class="small soft">
-        {hasSeeds
-          ? "times, each with seeds of its own"
-          : "times (it has no seed: all will be equal)"}
-      </span>
+      <span class="small soft">{TIMES_WORDS[seeds]}</span>
     </label>
   );
 }
 
-function More({ options, setOptions }: Omit<TimesProps, "hasSeeds">) {
+function More({ options, setOptions }: Omit<TimesProps, "seeds">) {
   const [isOpen, setOpen] = useState(false);
   return (
     <details open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>

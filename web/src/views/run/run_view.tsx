@@ -2,80 +2,82 @@
 
 import "./run.css";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { parseExact } from "../../api/exact_json";
-import { boot, may } from "../../boot";
+import type { ApiError } from "../../api/client";
+import { may } from "../../boot";
 import { asApiError, useResource } from "../../live/resource";
-import { go, href, setQuery } from "../../router";
+import { go, href } from "../../router";
 import { Button, ErrorBox, LinkButton, Loading, Notice } from "../../ui/parts";
 import { say } from "../../ui/toasts";
 import type { ViewProps } from "../../views";
 import { findingsOf, useChecks } from "./checks";
-import { ControlField } from "./controls";
-import { useFileDrop } from "./drop";
+import { type Options, useDraft } from "./draft";
 import {
   allControls,
   type Control,
   type Finding,
-  faultOf,
   findingsByPlace,
-  isSame,
+  hasFault,
   makeModel,
-  VALUE_PREFIX,
-  valuesFromQuery,
-  valuesToQuery,
 } from "./form_model";
-import { type Options, RunBar } from "./run_bar";
+import { type FormShown, Settings } from "./form_parts";
+import { RunBar } from "./run_bar";
 import { rollSeeds, runMany, runOnce, seedsOf, wishOf } from "./running";
 import { SaveDialog } from "./save_dialog";
 import { type Filled, loadSource } from "./sources";
 
 export default function RunView({ parts, query }: ViewProps) {
   const key = parts.join("/");
-  const source = useResource(key, (signal) => loadSource(parts, signal));
-  const drop = useFileDrop();
-  if (source.error) {
-    return (
-      <>
-        <header>
-          <h1>Run a workflow</h1>
-        </header>
-        <ErrorBox error={source.error} retry={source.reload} />
-        <div>
-          <LinkButton href="#/" icon="left">
-            Choose another
-          </LinkButton>
-        </div>
-      </>
-    );
+  // A form does not change behind somebody who fills it in.
+  const source = useResource(key, (signal) => loadSource(parts, signal), { isFixed: true });
+  const preview = source.data?.preview ?? null;
+  useEffect(
+    () => () => {
+      if (preview?.startsWith("blob:")) URL.revokeObjectURL(preview);
+    },
+    [preview],
+  );
+  if (source.data !== null) {
+    return <Sheet key={key} of={key} filled={source.data} query={query} />;
   }
-  if (source.data === null) return <Loading lines={8} />;
+  if (source.error === null) return <Loading lines={8} />;
   return (
     <>
-      {drop.isOver && <p class="run-over">Drop it to open it</p>}
-      <Sheet key={key} filled={source.data} query={query} />
+      <header>
+        <h1>Run a workflow</h1>
+      </header>
+      <ErrorBox
+        error={source.error}
+        {...(isWorthTrying(source.error) ? { retry: source.reload } : {})}
+      />
+      <div>
+        <LinkButton href="#/" icon="left">
+          Choose another
+        </LinkButton>
+      </div>
     </>
   );
 }
 
-function Sheet({ filled, query }: { filled: Filled; query: URLSearchParams }) {
+/** What was refused once is refused again. */
+function isWorthTrying({ status }: ApiError): boolean {
+  return status <= 0 || status >= 500;
+}
+
+interface SheetProps {
+  of: string;
+  filled: Filled;
+  query: URLSearchParams;
+}
+
+function Sheet({ of, filled, query }: SheetProps) {
   const model = useMemo(() => makeModel(filled.form.nodes, filled.declared), [filled]);
   const controls = useMemo(() => allControls(model), [model]);
-  const [values, setValues] = useState(() => valuesFromQuery(query, parseExact));
   const seeds = useMemo(() => seedsOf(model), [model]);
-  const [fixed, setFixed] = useState<ReadonlySet<string>>(
-    () =>
-      new Set(
-        seeds
-          .filter((each) => filled.keepsSeeds || values.has(each.target))
-          .map((each) => each.target),
-      ),
-  );
-  const [options, setOptions] = useState<Options>({ priority: 5, times: 1, name: "" });
+  const draft = useDraft(of, query, seeds, filled.keepsSeeds);
+  const { values, fixed } = draft;
   const [refused, setRefused] = useState<Finding[]>([]);
+  const [unready, setUnready] = useState<ReadonlySet<string>>(new Set());
   const [isSaving, setSaving] = useState(false);
-  const [isOpen, setOpen] = useState(model.main.length === 0);
-
-  useEffect(() => keepInUrl(values, query), [values]);
 
   const wish = useMemo(() => wishOf(filled, controls, values), [filled, controls, values]);
   const checked = useChecks(wish);
@@ -84,41 +86,41 @@ function Sheet({ filled, query }: { filled: Filled; query: URLSearchParams }) {
   // What belongs to a field that is not shown is told beside the button.
   const places = new Set(controls.flatMap((each) => [each.target, ...each.places]));
   const homeless = [...byPlace].filter(([place]) => !places.has(place)).flatMap(([, each]) => each);
+  const wrong = controls.filter((each) => hasFault(each, byPlace));
+  const obstacle = obstacleOf(unready.size, checked.error?.status ?? null, findings);
 
-  // A fault that nobody sees cannot be mended.
-  const shownPlaces = new Set(model.main.flatMap((each) => [each.target, ...each.places]));
-  const hasHidden = [...byPlace].some(
-    ([place, each]) => !shownPlaces.has(place) && each.some(({ severity }) => severity === "error"),
-  );
-  useEffect(() => {
-    if (hasHidden) setOpen(true);
-  }, [hasHidden]);
-
-  const set = (control: Control, value: unknown) => {
-    setRefused([]);
-    setValues((old) => {
-      const next = new Map(old);
-      if (isSame(value, control.value)) next.delete(control.target);
-      else next.set(control.target, value);
-      return next;
-    });
+  const form: FormShown = {
+    values,
+    byPlace,
+    fixed,
+    set: (control: Control, value: unknown) => {
+      setRefused([]);
+      draft.set(control, value);
+    },
+    setFixed: draft.setFixed,
+    tell: (id: string, isReady: boolean) =>
+      setUnready((old) => {
+        if (old.has(id) === !isReady) return old;
+        const next = new Set(old);
+        if (isReady) next.delete(id);
+        else next.add(id);
+        return next;
+      }),
   };
+
   const isUnderWay = useRef(false);
   const run = async (chosen: Options) => {
-    if (isUnderWay.current) return; // the keys are as quick as the button is patient
+    if (isUnderWay.current || obstacle !== null) return;
     isUnderWay.current = true;
-    const rolled = rollSeeds(seeds, fixed, values);
+    draft.flush();
     try {
       if (chosen.times > 1) {
-        go(
-          href([
-            "batches",
-            await runMany(wishOf(filled, controls, values), filled.title, seeds, chosen),
-          ]),
-        );
-        return;
+        const loose = seeds.filter((each) => !fixed.has(each.target));
+        go(href(["batches", await runMany(wish, filled.title, loose, chosen)]));
+      } else {
+        const rolled = wishOf(filled, controls, rollSeeds(seeds, fixed, values));
+        go(href(["jobs", await runOnce(rolled, chosen)]));
       }
-      go(href(["jobs", await runOnce(wishOf(filled, controls, rolled), chosen)]));
     } catch (error) {
       const told = asApiError(error);
       setRefused(findingsOf(told));
@@ -127,52 +129,22 @@ function Sheet({ filled, query }: { filled: Filled; query: URLSearchParams }) {
       isUnderWay.current = false;
     }
   };
-  const latest = useRef(run);
-  latest.current = run;
-  const faults = checked.report?.errors ?? 0;
-  useEffect(() => {
-    const press = (event: KeyboardEvent) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && faults === 0) {
-        event.preventDefault();
-        void latest.current(options);
-      }
-    };
-    addEventListener("keydown", press);
-    return () => removeEventListener("keydown", press);
-  }, [options, faults]);
+  useRunKey(() => run(draft.options));
 
-  const shared = {
-    values,
-    set,
-    byPlace,
-    fixed,
-    setFixed: (target: string, isFixed: boolean) => {
-      const next = new Set(fixed);
-      if (isFixed) next.add(target);
-      else next.delete(target);
-      setFixed(next);
-    },
-  };
-  const settings = model.groups.filter((each) => each.controls.length > 0);
   return (
     <>
       <header>
         <h1>{filled.title}</h1>
         <span class="push row">
           {values.size > 0 && (
-            <Button look="quiet" icon="retry" onClick={() => setValues(new Map())}>
-              As it was
+            <Button look="quiet" icon="retry" onClick={draft.reset}>
+              Reset
             </Button>
           )}
           {may("library:write") && (
-            <Button icon="save" onClick={() => setSaving(true)}>
+            <Button icon="save" onClick={() => setSaving(true)} disabled={obstacle !== null}>
               Save to library
             </Button>
-          )}
-          {boot.editor && (
-            <LinkButton href="/editor/" icon="external" look="quiet">
-              Editor
-            </LinkButton>
           )}
         </span>
       </header>
@@ -182,40 +154,14 @@ function Sheet({ filled, query }: { filled: Filled; query: URLSearchParams }) {
           {each.message}
         </Notice>
       ))}
+      {draft.isLong && (
+        <Notice>
+          Your texts are too long for an address: a link to this form does not have them. They stay
+          in this tab.
+        </Notice>
+      )}
       <div class="run-sheet">
-        <form class="stack run-form" onSubmit={(event) => event.preventDefault()}>
-          {model.main.length > 0 && (
-            <section class="card padded run-main" aria-label="Main settings">
-              {model.main.map((each) => (
-                <Shown key={each.target} control={each} {...shared} />
-              ))}
-            </section>
-          )}
-          {settings.length > 0 && (
-            <details
-              class="card padded"
-              open={isOpen}
-              onToggle={(event) => setOpen(event.currentTarget.open)}
-            >
-              <summary>All settings ({settings.length} nodes)</summary>
-              <div class="stack run-groups">
-                {settings.map((group) => (
-                  <fieldset key={group.nodeId}>
-                    <legend>
-                      {group.title} <span class="soft small">{group.classType}</span>
-                    </legend>
-                    <div class="run-main">
-                      {group.controls.map((each) => (
-                        <Shown key={each.target} control={each} {...shared} />
-                      ))}
-                    </div>
-                  </fieldset>
-                ))}
-              </div>
-            </details>
-          )}
-          {controls.length === 0 && <p class="soft">There is nothing to set in it: just run it.</p>}
-        </form>
+        <Settings model={model} form={form} />
         <div class="run-side">
           {filled.preview !== null && (
             <img class="run-preview" src={filled.preview} alt="What it makes" />
@@ -223,50 +169,50 @@ function Sheet({ filled, query }: { filled: Filled; query: URLSearchParams }) {
           <RunBar
             checked={checked}
             others={[...others, ...homeless]}
-            hasSeeds={seeds.length > 0}
+            wrong={wrong.length}
+            obstacle={obstacle}
+            seeds={
+              seeds.length === 0
+                ? "none"
+                : seeds.every((each) => fixed.has(each.target))
+                  ? "fixed"
+                  : "new"
+            }
             run={run}
-            options={options}
-            setOptions={setOptions}
+            options={draft.options}
+            setOptions={draft.setOptions}
           />
         </div>
       </div>
-      {isSaving && (
-        <SaveDialog
-          suggestion={filled.suggestion}
-          workflow={filled.form.workflow}
-          params={wish.input_params}
-          close={() => setSaving(false)}
-        />
-      )}
+      {isSaving && <SaveDialog filled={filled} wish={wish} close={() => setSaving(false)} />}
     </>
   );
 }
 
-interface ShownProps {
-  control: Control;
-  values: ReadonlyMap<string, unknown>;
-  set: (control: Control, value: unknown) => void;
-  byPlace: ReadonlyMap<string, Finding[]>;
-  fixed: ReadonlySet<string>;
-  setFixed: (target: string, isFixed: boolean) => void;
+/** Why it cannot be run as it is, or null. */
+function obstacleOf(
+  unready: number,
+  status: number | null,
+  findings: readonly Finding[],
+): string | null {
+  if (!may("jobs:write")) return "Your key may not run jobs.";
+  if (unready > 0) return "A field is not ready: see what is said there.";
+  if (status !== null && status >= 400 && status < 500) return "The server refuses it: see above.";
+  return findings.some((each) => each.severity === "error") ? "It is not right yet." : null;
 }
 
-function Shown({ control, values, set, byPlace, fixed, setFixed }: ShownProps) {
-  const { target } = control;
-  return (
-    <ControlField
-      control={control}
-      value={values.has(target) ? values.get(target) : control.value}
-      change={(value) => set(control, value)}
-      fault={faultOf(control, byPlace)}
-      isRandom={!fixed.has(target)}
-      setRandom={(isRandom) => setFixed(target, !isRandom)}
-    />
-  );
-}
-
-function keepInUrl(values: ReadonlyMap<string, unknown>, query: URLSearchParams): void {
-  const changes: Record<string, string | null> = {};
-  for (const name of query.keys()) if (name.startsWith(VALUE_PREFIX)) changes[name] = null;
-  setQuery({ ...changes, ...valuesToQuery(values).query });
+/** Ctrl + Enter, wherever one types; not in a dialog, where it would be something else. */
+function useRunKey(run: () => Promise<void>): void {
+  const latest = useRef(run);
+  latest.current = run;
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.repeat) return;
+      if (document.querySelector("dialog[open]") !== null) return;
+      event.preventDefault();
+      void latest.current();
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
 }

@@ -2,8 +2,8 @@
 
 import { post } from "../../api/client";
 import type { Wish } from "./checks";
+import type { Options } from "./draft";
 import { allControls, type Control, type FormModel, paramsOf, randomSeed } from "./form_model";
-import type { Options } from "./run_bar";
 import type { Filled } from "./sources";
 
 /** Each seed once: those of declared inputs, and those of nodes that no declared input sets. */

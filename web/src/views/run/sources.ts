@@ -1,6 +1,7 @@
 /** Where a workflow comes from: the library, an example, an earlier job, a file. */
 
 import { ApiError, get, type Schemas, sendRaw } from "../../api/client";
+import { isImage, pictureOf } from "../../ui/output";
 import { EXAMPLES } from "./examples";
 import { takeFromShelf } from "./file_shelf";
 
@@ -74,17 +75,19 @@ async function fromExample(name: string, signal: AbortSignal): Promise<Filled> {
 }
 
 async function fromJob(id: string, signal: AbortSignal): Promise<Filled> {
-  const found = await get("/v2/workflows/executions/{execution_id}/workflow", {
-    path: { execution_id: id },
-    signal,
-  });
+  const path = { execution_id: id };
+  const [found, made] = await Promise.all([
+    get("/v2/workflows/executions/{execution_id}/workflow", { path, signal }),
+    get("/v2/workflows/executions/{execution_id}/outputs", { path, signal }),
+  ]);
+  const picture = made.outputs.find((each) => isImage(each.content_type));
   return {
     title: found.workflow_id ?? "An earlier job",
     description: "",
     form: found,
     declared: [],
     workflowId: null,
-    preview: null,
+    preview: picture === undefined ? null : pictureOf(picture, 512),
     keepsSeeds: true,
     suggestion: found.workflow_id?.split("@")[0] ?? "",
   };

@@ -10,7 +10,7 @@ import { href } from "../../router";
 import { percent, shortId } from "../../ui/format";
 import { Icon } from "../../ui/icons";
 import { Bar, Button, ErrorBox, Pill, Time } from "../../ui/parts";
-import { ACCEPTED, openFile, useFileDrop } from "./drop";
+import { ACCEPTED, openFile } from "./drop";
 import { EXAMPLES, type Example } from "./examples";
 import { FirstRun } from "./first_run";
 
@@ -18,14 +18,13 @@ import { FirstRun } from "./first_run";
 const MANY = 8;
 
 export default function StartView() {
-  const drop = useFileDrop();
   return (
     <>
       <header>
         <h1>Run a workflow</h1>
       </header>
       <FirstRun />
-      <DropZone isOver={drop.isOver} />
+      <DropZone />
       {may("library:read") && <Library />}
       <Examples />
       {may("jobs:read") && <LatestJobs />}
@@ -33,10 +32,10 @@ export default function StartView() {
   );
 }
 
-function DropZone({ isOver }: { isOver: boolean }) {
+function DropZone() {
   const chooser = useRef<HTMLInputElement>(null);
   return (
-    <section class={isOver ? "run-drop over" : "run-drop"} aria-label="Open a file">
+    <section class="run-drop" aria-label="Open a file">
       <Icon name="upload" size={26} />
       <p>
         <strong>Drop a workflow here</strong>

@@ -4,8 +4,9 @@ import { useState } from "preact/hooks";
 import { get, post, remove } from "../../api/client";
 import { may } from "../../boot";
 import { usePages } from "../../live/pages";
+import { ConfirmDialog } from "../../ui/dialogs";
 import { plural } from "../../ui/format";
-import { Button, Dialog, Empty, ErrorBox, Loading } from "../../ui/parts";
+import { Button, Empty, ErrorBox, Loading } from "../../ui/parts";
 import { attempt, say } from "../../ui/toasts";
 import { DeliveryDialog, DeliveryTable } from "./deliveries_part";
 
@@ -64,15 +65,15 @@ export function DeadLettersPart({ open }: { open: string | null }) {
       )}
       {open !== null && <DeliveryDialog id={open} changed={list.reload} />}
       {isForgetting && (
-        <Dialog title="Forget all dead letters?" close={() => setForgetting(false)}>
-          <p>They are removed and cannot be sent any more.</p>
-          <div class="row">
-            <Button look="danger" icon="trash" onClick={forget}>
-              Forget them
-            </Button>
-            <Button onClick={() => setForgetting(false)}>Keep them</Button>
-          </div>
-        </Dialog>
+        <ConfirmDialog
+          title="Forget all dead letters?"
+          close={() => setForgetting(false)}
+          act="Forget them"
+          keep="Keep them"
+          confirm={forget}
+        >
+          They are removed and cannot be sent any more.
+        </ConfirmDialog>
       )}
     </div>
   );

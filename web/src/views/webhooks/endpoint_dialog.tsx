@@ -3,7 +3,8 @@
 import { useState } from "preact/hooks";
 import { patch, post } from "../../api/client";
 import { asApiError } from "../../live/resource";
-import { Button, Dialog, Field } from "../../ui/parts";
+import { FormDialog } from "../../ui/dialogs";
+import { Field } from "../../ui/parts";
 import type { Webhook } from "./endpoints_part";
 
 const ENDS = ["execution.completed", "execution.failed", "execution.cancelled"];
@@ -64,69 +65,61 @@ export function EndpointDialog({ webhook, close, done }: EndpointDialogProps) {
     }
   };
   return (
-    <Dialog title={webhook === null ? "Add an endpoint" : "Change the endpoint"} close={close}>
-      <form
-        class="stack"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void save();
-        }}
+    <FormDialog
+      title={webhook === null ? "Add an endpoint" : "Change the endpoint"}
+      close={close}
+      act={webhook === null ? "Add it" : "Save"}
+      submit={save}
+      disabled={url.trim() === ""}
+    >
+      <Field
+        label="Address"
+        hint="https://…, mailto:somebody@example.com or sms:+49…"
+        error={fault}
       >
-        <Field
-          label="Address"
-          hint="https://…, mailto:somebody@example.com or sms:+49…"
-          error={fault}
-        >
-          {(attributes) => (
-            <input
-              {...attributes}
-              required
-              value={url}
-              placeholder="https://example.com/hook"
-              onInput={(event) => setUrl(event.currentTarget.value)}
-            />
-          )}
-        </Field>
-        <fieldset class="webhooks-events">
-          <legend>Told when</legend>
-          {CHOICES.map(({ type, name }) => (
-            <label key={type}>
-              <input type="checkbox" checked={chosen.has(type)} onChange={() => toggle(type)} />
-              {name}
-            </label>
-          ))}
-          {others.length > 0 && <p class="small soft">and {others.join(", ")}</p>}
-          {chosen.size === 0 && <p class="small soft">None chosen: all events but loud ones.</p>}
-        </fieldset>
-        <Field
-          label="Only of these workflows"
-          hint="Names of the library, with commas. Empty: of all."
-        >
-          {(attributes) => (
-            <input
-              {...attributes}
-              value={workflows}
-              onInput={(event) => setWorkflows(event.currentTarget.value)}
-            />
-          )}
-        </Field>
-        <Field label="What it is for">
-          {(attributes) => (
-            <input
-              {...attributes}
-              value={description}
-              maxLength={200}
-              onInput={(event) => setDescription(event.currentTarget.value)}
-            />
-          )}
-        </Field>
-        <div class="row">
-          <Button look="main" onClick={save} disabled={url.trim() === ""}>
-            {webhook === null ? "Add it" : "Save"}
-          </Button>
-          <Button onClick={close}>Leave it</Button>
-        </div>
-      </form>
-    </Dialog>
+        {(attributes) => (
+          <input
+            {...attributes}
+            required
+            value={url}
+            placeholder="https://example.com/hook"
+            onInput={(event) => setUrl(event.currentTarget.value)}
+          />
+        )}
+      </Field>
+      <fieldset class="webhooks-events">
+        <legend>Told when</legend>
+        {CHOICES.map(({ type, name }) => (
+          <label key={type}>
+            <input type="checkbox" checked={chosen.has(type)} onChange={() => toggle(type)} />
+            {name}
+          </label>
+        ))}
+        {others.length > 0 && <p class="small soft">and {others.join(", ")}</p>}
+        {chosen.size === 0 && <p class="small soft">None chosen: all events but loud ones.</p>}
+      </fieldset>
+      <Field
+        label="Only of these workflows"
+        hint="Names of the library, with commas. Empty: of all."
+      >
+        {(attributes) => (
+          <input
+            {...attributes}
+            value={workflows}
+            onInput={(event) => setWorkflows(event.currentTarget.value)}
+          />
+        )}
+      </Field>
+      <Field label="What it is for">
+        {(attributes) => (
+          <input
+            {...attributes}
+            value={description}
+            maxLength={200}
+            onInput={(event) => setDescription(event.currentTarget.value)}
+          />
+        )}
+      </Field>
+    </FormDialog>
   );
 }

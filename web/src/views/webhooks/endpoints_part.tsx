@@ -5,6 +5,7 @@ import { get, patch, post, remove, type Schemas } from "../../api/client";
 import { may } from "../../boot";
 import { useResource } from "../../live/resource";
 import { href } from "../../router";
+import { ConfirmDialog } from "../../ui/dialogs";
 import {
   Button,
   CopyButton,
@@ -176,15 +177,14 @@ function Endpoint({ webhook, edit, reload, show }: EndpointProps) {
         </a>
       </footer>
       {isRemoving && (
-        <Dialog title="Remove this endpoint?" close={() => setRemoving(false)}>
-          <p>{webhook.url} is told nothing more, also not what waits for it now.</p>
-          <div class="row">
-            <Button look="danger" icon="trash" onClick={drop}>
-              Remove
-            </Button>
-            <Button onClick={() => setRemoving(false)}>Keep it</Button>
-          </div>
-        </Dialog>
+        <ConfirmDialog
+          title="Remove this endpoint?"
+          close={() => setRemoving(false)}
+          act="Remove"
+          confirm={drop}
+        >
+          {webhook.url} is told nothing more, also not what waits for it now.
+        </ConfirmDialog>
       )}
     </li>
   );
