@@ -296,6 +296,7 @@ def test_login_page_runs_no_script_and_asks_no_other_server(gate: Comfyrail) -> 
         "/\x00",
         "",
         "/" + "a" * 8000,
+        "/" + "ä" * 2000,
         "/\u2028",
     ],
 )
@@ -310,13 +311,12 @@ def test_paths_of_this_server_are_kept(wanted: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "filled_in", ["%20a" * 1250, "a" * 7900, "漢" * 7900], ids=["encoded", "plain", "wide"]
+    "filled_in", ["%20a" * 1250, "a" * 7900, "ä" * 1300], ids=["encoded", "plain", "wide"]
 )
 def test_login_leads_back_to_a_long_address(gate: Comfyrail, filled_in: str) -> None:
     wanted = f"/?v={filled_in}"
-    if filled_in.isascii():  # as browsers write addresses
-        _, page = ask(gate, "GET", f"/login?{urlencode({'next': wanted})}")
-        assert f'name="next" value="{wanted}"' in page.decode()
+    _, page = ask(gate, "GET", f"/login?{urlencode({'next': wanted})}")
+    assert f'name="next" value="{wanted}"' in page.decode()
     form = urlencode({"credential": admin_key(gate), "next": wanted}).encode()
     reply, _ = ask(gate, "POST", "/login", form, Content_Type=FORM, Origin=own_origin(gate))
     assert (reply.status, unquote(reply.headers["Location"])) == (303, unquote(wanted))

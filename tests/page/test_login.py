@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -125,3 +126,107 @@ def test_link_to_what_one_may_not_see_says_what_is_missing(
     watched.page.get_by_text("fleet:read").wait_for()
     watched.go("#/jobs")
     watched.page.get_by_text("jobs:read").wait_for()
+
+
+# Other tabs of the same browser
+
+
+def new_tab(watched: WatchedPage, place: str = "#/") -> WatchedPage:
+    tab = WatchedPage(watched.page.context.new_page(), watched.url)
+    tab.go(place)
+    return tab
+
+
+def is_user(tab: WatchedPage, user: str) -> None:
+    tab.page.get_by_role("contentinfo").get_by_text(user, exact=True).wait_for()
+
+
+def test_logging_out_leads_other_tabs_to_the_login_and_back(
+    gate: Comfyrail, open_page: OpenPage
+) -> None:
+    one = open_page(gate.url, "#/usage?days=7")
+    log_in(one, key_for(gate, "gina"))
+    one.page.get_by_text("Live").wait_for()
+    other = new_tab(one)
+    other.page.get_by_role("button", name="Log out").click()
+    one.page.get_by_label("API key or token").wait_for()
+    log_in(one, key_for(gate, "hugo"))
+    is_user(one, "hugo")
+    assert one.page.url.endswith("#/usage?days=7")
+    other.check()
+
+
+def test_tab_becomes_that_of_whoever_logs_in_elsewhere(
+    gate: Comfyrail, open_page: OpenPage
+) -> None:
+    one = open_page(gate.url, "#/usage")
+    log_in(one, key_for(gate, "kate"))
+    is_user(one, "kate")
+    one.page.get_by_text("Live").wait_for()
+    other = new_tab(one)
+    other.page.goto(f"{gate.url}/login")
+    log_in(other, key_for(gate, "luis"))
+    is_user(other, "luis")
+    is_user(one, "luis")
+    other.check()
+
+
+SHOW = "document.dispatchEvent(new Event('visibilitychange'))"
+
+
+@pytest.mark.parametrize("how", ["line-breaks", "tab-is-shown"])
+def test_tab_that_was_not_told_finds_out_who_is_logged_in_now(
+    gate: Comfyrail, open_page: OpenPage, how: str
+) -> None:
+    one = open_page(gate.url, "#/usage")
+    log_in(one, key_for(gate, f"before-{how}"))
+    is_user(one, f"before-{how}")
+    lines: list[Any] = []
+    one.page.route_web_socket(
+        re.compile("/v1/events/ws"), lambda line: lines.append((line, line.connect_to_server()))
+    )
+    one.page.reload()
+    live = one.page.get_by_text("Live", exact=True)
+    live.wait_for()
+
+    def look_again() -> None:
+        if how == "tab-is-shown":
+            one.page.evaluate(SHOW)
+        else:
+            lines[-1][0].close(code=1012)
+
+    count = len(lines)
+    look_again()
+    if how == "line-breaks":
+        one.wait(lambda: len(lines) > count)
+    live.wait_for()
+    is_user(one, f"before-{how}")
+    elsewhere = open_page(gate.url)
+    log_in(elsewhere, key_for(gate, f"after-{how}"))
+    is_user(elsewhere, f"after-{how}")
+    one.page.context.add_cookies(elsewhere.page.context.cookies())
+    look_again()
+    is_user(one, f"after-{how}")
+
+
+def test_tab_without_a_stream_hears_of_another_user_from_other_tabs(
+    gate: Comfyrail, open_page: OpenPage
+) -> None:
+    one = open_page(gate.url, "#/usage")
+    log_in(one, key_for(gate, "mona", ["library:read"]))
+    is_user(one, "mona")
+    other = new_tab(one)
+    other.page.goto(f"{gate.url}/login")
+    log_in(other, key_for(gate, "nick"))
+    is_user(one, "nick")
+    other.check()
+
+
+def test_login_leads_back_to_a_form_that_was_filled_in(
+    gate: Comfyrail, open_page: OpenPage
+) -> None:
+    place = f"#/jobs?text={'%20cat' * 800}"
+    watched = open_page(gate.url, place)
+    log_in(watched, key_for(gate, "olga"))
+    watched.page.get_by_role("heading", name="Jobs").wait_for()
+    assert watched.page.url.endswith(place)

@@ -181,7 +181,7 @@ def test_usage_counts_jobs_as_they_end(own_server: Comfyrail, open_page: OpenPag
     chart.wait_for()
 
     def completed() -> int:
-        match = re.search(r"(\d+) completed", chart.get_attribute("aria-label") or "")
+        match = re.search(r"(\d+) done", chart.get_attribute("aria-label") or "")
         return int(match[1]) if match else -1
 
     before = completed()

@@ -230,6 +230,10 @@ function Loaded({ view, parts, query }: ViewProps & { view: View }) {
       isThere = false;
     };
   }, [view]);
+  const isBack = failed && connection.value === "live";
+  useEffect(() => {
+    if (isBack) reloadOnce();
+  }, [isBack]);
   if (failed) {
     return (
       <Empty title="This view could not be loaded">
@@ -242,6 +246,17 @@ function Loaded({ view, parts, query }: ViewProps & { view: View }) {
   }
   if (part === null) return <Loading />;
   return <part.shown parts={parts} query={query} />;
+}
+
+const RELOADED = "comfyrail-reloaded";
+const RELOADS_APART_MS = 30_000;
+
+/** A browser keeps the failure of a script for as long as the page is there. Never in a circle. */
+function reloadOnce(): void {
+  const before = Number(sessionStorage.getItem(RELOADED) ?? 0);
+  if (Math.abs(Date.now() - before) < RELOADS_APART_MS) return;
+  sessionStorage.setItem(RELOADED, String(Date.now()));
+  location.reload();
 }
 
 /** On a phone: the four views that one needs most, and the rest behind More. */

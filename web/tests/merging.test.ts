@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { appendPage, mergeFirstPage, type Paged } from "../src/live/merging";
+import { appendPage, mergeFirstPage, mergePage, type Paged, placeOf } from "../src/live/merging";
 
 const idOf = (each: string) => each;
 const paged = (items: string[], next: string | null): Paged<string> => ({ items, next });
@@ -57,5 +57,37 @@ describe("appendPage", () => {
   it("has nothing twice", () => {
     const joined = appendPage(paged(["5", "4"], "n4"), paged(["4", "3"], null), idOf);
     expect(joined).toEqual({ items: ["5", "4", "3"], next: null });
+  });
+});
+
+describe("mergePage", () => {
+  const old = paged(["9", "8", "7", "6", "5", "4"], "n4");
+
+  it("is right for what it spans, and leaves the rest", () => {
+    expect(mergePage(old, "8", paged(["6"], "n6"), idOf)).toEqual(
+      paged(["9", "8", "6", "5", "4"], "n4"),
+    );
+  });
+
+  it("goes on behind a page that reaches beyond the list", () => {
+    expect(mergePage(old, "8", paged(["5", "3", "2"], "n2"), idOf)).toEqual(
+      paged(["9", "8", "5", "3", "2"], "n2"),
+    );
+  });
+
+  it("ends the list where the page is the last one", () => {
+    expect(mergePage(old, "8", paged([], null), idOf)).toEqual(paged(["9", "8"], null));
+  });
+});
+
+describe("placeOf", () => {
+  it.each([
+    ["9", 0],
+    ["7", 1],
+    ["6", 2],
+    ["5", 2],
+    ["0", 3],
+  ])("finds where %s is, or would be", (id, place) => {
+    expect(placeOf(["8", "7", "5"], id, idOf)).toBe(place);
   });
 });

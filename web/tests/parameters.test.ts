@@ -80,6 +80,17 @@ describe("compareForms", () => {
     expect(same.map((each) => each.place)).toEqual(["3.cfg"]);
   });
 
+  it.each([
+    ["all of it", NODES, true],
+    ["half of it", NODES.slice(0, 2), true],
+    ["less than half", NODES.slice(0, 1), false],
+    ["nothing", [node("3", "Other", []), node("6", "One", [])], false],
+    ["ids alone", NODES.map((each) => ({ ...each, title: "Else" })), false],
+  ])("knows workflows that have %s in common", (_, other, alike) => {
+    expect(compareForms(NODES, other).areAlike).toBe(alike);
+    expect(compareForms(other, NODES).areAlike).toBe(alike);
+  });
+
   it("does not take nodes of another type for the same", () => {
     const a = [{ ...node("1", "A", [{ name: "v", value: 1 }]), class_type: "One" }];
     const b = [{ ...node("1", "A", [{ name: "v", value: 1 }]), class_type: "Two" }];

@@ -1,5 +1,15 @@
 import { describe, expect, test } from "vitest";
-import { fitted, LEAST, MOST, opening, revealed, zoomed } from "../src/views/jobs/viewport";
+import {
+  closeUp,
+  fitted,
+  LEAST,
+  LEGIBLE,
+  MOST,
+  opening,
+  overview,
+  revealed,
+  zoomed,
+} from "../src/views/jobs/viewport";
 
 const size = { width: 800, height: 400 };
 
@@ -14,6 +24,12 @@ describe("fitted", () => {
 
   test("a small one is not blown up", () => {
     expect(fitted({ x: 0, y: 0, width: 10, height: 10 }, size).scale).toBe(1);
+  });
+
+  test("all of a long one is there", () => {
+    const view = fitted({ x: 0, y: 0, width: 40_000, height: 100 }, size);
+    expect(view.x).toBeCloseTo(28);
+    expect(view.x + 40_000 * view.scale).toBeCloseTo(800 - 28);
   });
 });
 
@@ -47,11 +63,50 @@ describe("revealed", () => {
   });
 });
 
+describe("overview", () => {
+  test("is all of it while that can be seen", () => {
+    const frame = { x: 0, y: 0, width: 10_000, height: 100 };
+    expect(overview(frame, size)).toEqual(fitted(frame, size));
+  });
+
+  test("is no line as thin as a hair", () => {
+    const frame = { x: 0, y: 0, width: 400_000, height: 100 };
+    expect(overview(frame, size)).toEqual(opening(frame, size));
+  });
+});
+
+describe("a close look", () => {
+  const box = { id: "a", x: 5_000, y: 300, width: 200, height: 80 };
+
+  test("makes what is too small large enough, in the middle", () => {
+    const view = closeUp({ x: 10, y: 10, scale: 0.1 }, box, size);
+    expect(view.scale).toBe(LEGIBLE);
+    expect(view.x + 5_100 * view.scale).toBeCloseTo(400);
+    expect(view.y + 340 * view.scale).toBeCloseTo(200);
+  });
+
+  test("leaves the scale where it can be read", () => {
+    const view = { x: 0, y: 0, scale: 1 };
+    expect(closeUp(view, box, size)).toEqual(revealed(view, box, size));
+  });
+});
+
 describe("what is seen first", () => {
   const frame = { x: 10, y: 0, width: 2000, height: 300 };
 
   test("is all of it where there is room", () => {
     expect(opening(frame, size)).toEqual(fitted(frame, size));
+  });
+
+  test("is what matters of one that is too large to be made out", () => {
+    const long = { x: 0, y: 0, width: 300_000, height: 100 };
+    const home = { id: "a", x: 150_000, y: 0, width: 200, height: 100 };
+    const view = opening(long, size, home);
+    expect(view.scale).toBe(LEGIBLE);
+    expect(view.x + 150_100 * view.scale).toBeCloseTo(400);
+    expect(opening(long, size).x).toBeCloseTo(28);
+    // There is nothing before the beginning.
+    expect(opening(long, size, { ...home, x: 0 }).x).toBeCloseTo(28);
   });
 
   test("is the beginning on a phone, large enough to read", () => {

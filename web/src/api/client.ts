@@ -187,7 +187,7 @@ async function reach<T>(
     return await take(await fetch(url, { credentials: "same-origin", ...init }));
   } catch (error) {
     if (error instanceof DOMException && error.name === "TimeoutError") {
-      throw new ApiError(0, "SERVER_AWAY", "The server does not answer in time. Try again.");
+      throw new ApiError(0, "SERVER_SILENT", "The server does not answer in time. Try again.");
     }
     if (error instanceof TypeError) {
       throw new ApiError(0, "SERVER_AWAY", "The server does not answer. Is it running?");

@@ -46,3 +46,35 @@ export function appendPage<T>(old: Paged<T>, page: Paged<T>, idOf: (item: T) => 
     last === undefined ? page.items : page.items.filter((each) => idOf(each) < idOf(last));
   return { items: [...old.items, ...more], next: page.next };
 }
+
+/**
+ * A newer page of what comes behind `after`, which is right for all that it spans: what it should have
+ * and has not is gone from the list.
+ */
+export function mergePage<T>(
+  old: Paged<T>,
+  after: string,
+  page: Paged<T>,
+  idOf: (item: T) => string,
+): Paged<T> {
+  const above = old.items.filter((each) => idOf(each) >= after);
+  const last = page.items.at(-1);
+  if (page.next === null || last === undefined) {
+    return { items: [...above, ...page.items], next: page.next };
+  }
+  const below = old.items.filter((each) => idOf(each) < idOf(last));
+  const next = below.length === 0 ? page.next : old.next;
+  return { items: [...above, ...page.items, ...below], next };
+}
+
+/** Where in the list it is, or would be: the first place that is not newer. */
+export function placeOf<T>(items: readonly T[], id: string, idOf: (item: T) => string): number {
+  let low = 0;
+  let high = items.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (idOf(items[middle] as T) > id) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

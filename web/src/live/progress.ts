@@ -8,10 +8,6 @@ export interface JobProgress {
   currentNode: string | null;
   completedNodes: number;
   totalNodes: number;
-  /** 0 to 1 by node id, of the nodes that run. */
-  nodeProgress: Record<string, number>;
-  /** Steps done and in all by node id, of those that tell. */
-  nodeSteps: Record<string, [number, number]>;
   /** How many preview pictures there were. */
   preview: number;
   at: number;
@@ -34,8 +30,6 @@ onEvents((events) => {
         currentNode: (data.current_node as string | null) ?? null,
         completedNodes: Number(data.completed_nodes ?? 0),
         totalNodes: Number(data.total_nodes ?? 0),
-        nodeProgress: (data.node_progress as Record<string, number>) ?? {},
-        nodeSteps: (data.node_steps as Record<string, [number, number]>) ?? {},
         preview: Number(data.preview ?? 0),
         at: Date.parse(timestamp),
       });

@@ -8,7 +8,6 @@ import { connection, onEvents, resync } from "./stream";
 export interface Resource<T> {
   data: T | null;
   error: ApiError | null;
-  loading: boolean;
   reload: () => void;
   /** Put in something newer than the last load. */
   set: (data: T) => void;
@@ -43,7 +42,6 @@ export function useResource<T>(
     data: null,
     error: null,
   });
-  const loading = useSignal(key !== null);
   const current = useRef({ load, key, fresh });
   current.current = { load, key, fresh };
   const running = useRef<AbortController | null>(null);
@@ -60,7 +58,6 @@ export function useResource<T>(
     }
     const controller = new AbortController();
     running.current = controller;
-    loading.value = true;
     loadedAt.current = performance.now();
     try {
       const data = await current.current.load(controller.signal);
@@ -73,7 +70,6 @@ export function useResource<T>(
     } finally {
       if (running.current === controller) {
         running.current = null;
-        loading.value = false;
         if (again.current) {
           again.current = false;
           soon();
@@ -143,7 +139,6 @@ export function useResource<T>(
   return {
     data: isOurs ? data : null,
     error: isOurs ? error : null,
-    loading: loading.value,
     reload: () => void loadNow(),
     set: (newer: T) => {
       state.value = { key: current.current.key, data: newer, error: null };

@@ -7,6 +7,7 @@ import { ApiError, get } from "../api/client";
 import { boot } from "../boot";
 
 const CHANNEL = "comfyrail-session";
+const ASK_SECONDS = 8;
 
 interface Who {
   user_id: string;
@@ -24,7 +25,7 @@ export function isSame(one: Who | null, other: Who | null): boolean {
  */
 export async function isStillUs(): Promise<boolean> {
   if (!boot.access) return true;
-  if (isSame(await get("/v1/session"), boot.user)) return true;
+  if (isSame(await get("/v1/session", { seconds: ASK_SECONDS }), boot.user)) return true;
   location.reload();
   return false;
 }

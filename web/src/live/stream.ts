@@ -29,9 +29,12 @@ const LONGEST_PAUSE_MS = 8_000;
 const SOCKETS_TRIED = 2;
 const OPEN_MS = 10_000;
 const POLL_SECONDS = 25;
-/** Replies without events that come faster than this are no long polls. */
+/** Replies with nothing new that come faster than this are no long polls. */
 const FAST_POLL_MS = 1_000;
 const ASK_SECONDS = 8;
+/** So many a browser keeps to one server. */
+const CONNECTIONS = 6;
+const LET_GO_MS = 2_000;
 /** A line on which nothing came for so long is looked at. */
 const SILENT_MS = 20_000;
 const LOOK_MS = 5_000;
@@ -108,6 +111,7 @@ async function check(line: WebSocket): Promise<void> {
     }
     heardAt = Date.now();
   } catch (error) {
+    await letGo(error);
     // A server that asks for patience is there.
     isDead = !(error instanceof ApiError && error.status === 429);
   } finally {
@@ -127,8 +131,21 @@ function drop(line: WebSocket): void {
 function ended(): void {
   socket = null;
   if (!isOpen) neverOpened += 1;
+  if (neverOpened === SOCKETS_TRIED) failures = 0; // another way is no repetition
   isOpen = false;
   again();
+}
+
+/**
+ * Where the socket has died, the connections that the browser keeps for requests have too, and it would
+ * try one after the other. A request that is given up takes its connection with it.
+ */
+async function letGo(error: unknown): Promise<void> {
+  if (!(error instanceof ApiError && error.code === "SERVER_SILENT")) return;
+  const asked = Array.from({ length: CONNECTIONS }, () =>
+    newer(1, 0, AbortSignal.timeout(LET_GO_MS)),
+  );
+  await Promise.allSettled(asked);
 }
 
 function newer(limit: number, wait = 0, signal?: AbortSignal) {
@@ -217,6 +234,7 @@ async function reconnect(): Promise<void> {
     if (error instanceof ApiError && error.code === "EVENTS_RESTARTED") {
       last = null; // the server's data is older than what we have seen
     } else {
+      await letGo(error);
       again();
       return;
     }
@@ -232,13 +250,14 @@ async function poll(): Promise<void> {
     const controller = new AbortController();
     polling = controller;
     const asked = performance.now();
+    const before = last;
     try {
       const page = await newer(500, wait, controller.signal);
       opened(page.next_after);
       for (const event of page.events) take(event as LiveEvent);
       reached(page.next_after);
       const isFast = performance.now() - asked < FAST_POLL_MS;
-      if (wait > 0 && isFast && page.events.length === 0) await pause(FAST_POLL_MS);
+      if (wait > 0 && isFast && last === before) await pause(FAST_POLL_MS);
       wait = POLL_SECONDS;
     } catch (error) {
       if (controller.signal.aborted) {

@@ -1,14 +1,14 @@
 """Pages without a script: the login, and what stands in for a page that was not built."""
 
 from html import escape
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from comfyrail import __version__
 from comfyrail.access.principal import Principal
 
 START = "/"
 LONGEST_NEXT = 8000
-"""An address of the page holds what was filled in."""
+"""As it is sent. An address of the page holds what was filled in."""
 
 STYLES = """:root { color-scheme: light dark; --ink: #1d2430; --soft: #5b6678; --line: #d8dde6;
   --paper: #fff; --shade: #f4f6f9; --link: #1a56b0; --act: #2457c5; }
@@ -123,9 +123,16 @@ def local_path(wanted: str) -> str:
     """A path of this server, or its start page: never a way to another site."""
     if len(wanted) > LONGEST_NEXT or not wanted.isprintable() or "\\" in wanted:
         return START
+    if len(encoded(wanted)) > LONGEST_NEXT:
+        return START
     try:
         parts = urlsplit(wanted)
     except ValueError:
         return START
     is_local = not parts.scheme and not parts.netloc and wanted.startswith("/")
     return wanted if is_local and not wanted.startswith("//") else START
+
+
+def encoded(path: str) -> str:
+    """As a header has it; what is encoded already stays as it is."""
+    return quote(path, safe="/?&=#%:+,;@!$'()*~")

@@ -1,7 +1,7 @@
 """Logging in and out with a browser [11.3]."""
 
 from datetime import UTC, datetime
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl
 
 import msgspec
 from fastapi import APIRouter
@@ -18,7 +18,7 @@ from comfyrail.api.origins import refuse_other_sites
 from comfyrail.api.request_head import read_head
 from comfyrail.api.services import services_of
 from comfyrail.api.session.contract import SESSION, LoginRequest, session_body
-from comfyrail.api.session.page import ICON, START, STYLES, local_path, login_page
+from comfyrail.api.session.page import ICON, START, STYLES, encoded, local_path, login_page
 from comfyrail.clock import Instant
 from comfyrail.errors import Conflict, MalformedRequest, Unauthorized
 
@@ -27,7 +27,7 @@ LOGOUT = "/logout"
 STYLE_SHEET = "/comfyrail.css"
 FAVICON = "/favicon.ico"
 FORM = "application/x-www-form-urlencoded"
-LARGEST_LOGIN = 128 << 10
+LARGEST_LOGIN = 64 << 10
 SEE_OTHER = 303
 WRONG_CREDENTIALS = 401
 STYLES_KEPT = "public, max-age=3600"
@@ -131,8 +131,8 @@ async def _log_out(request: Request, response: Response) -> Response:
 
 
 def _end_replaced(request: Request, response: Response, keeper: Gatekeeper) -> None:
-    """A browser has one session: that of before ends, once it has the new cookie. Then the pages that
-    it has open, and that lose their streams by it, find out who is logged in now.
+    """A browser has one session: that of before ends, once it has the new cookie. Its open pages
+    lose their streams by that, and find out who is logged in now.
     """
     cookie = cookie_in(request.headers.get("cookie", ""))
     if cookie is not None:
@@ -168,7 +168,7 @@ async def _log_in(request: Request, keeper: Gatekeeper, credential: str) -> Logi
 
 
 def _go_to(path: str) -> Response:
-    return RedirectResponse(quote(path, safe="/?&=#%:+,;@!$'()*~"), SEE_OTHER)
+    return RedirectResponse(encoded(path), SEE_OTHER)
 
 
 def _set_cookie(request: Request, response: Response, login: Login) -> None:

@@ -31,7 +31,8 @@ export function useBatch(id: string): Resource<Batch> {
       ...(pace.value === null ? {} : { every: pace.value }),
     },
   );
-  const isRunning = batch.data?.status === "running";
+  // One that was there before may be gone: the server may have been started with other data.
+  const isRunning = batch.data?.status === "running" && batch.error?.status !== 404;
   useEffect(() => {
     pace.value = isRunning ? RUNNING_PACE : null;
   }, [isRunning]);

@@ -6,6 +6,7 @@ import { TURNS } from "../../live/progress";
 import { href } from "../../router";
 import { count, percent, plural } from "../../ui/format";
 import { Bar, Button, Empty, ErrorBox, Loading, Pill, Time } from "../../ui/parts";
+import { JOB_WORD } from "../../ui/words";
 import type { Batch } from "./batch_data";
 import { KIND_WORD, nameOf, STATUS_WORD } from "./words";
 
@@ -74,12 +75,12 @@ function BatchRow({ batch }: { batch: Batch }) {
 
 function countsText({ counts }: Batch): string {
   const parts: [number, string][] = [
-    [counts.completed, "done"],
-    [counts.failed, "failed"],
-    [counts.cancelled, "cancelled"],
+    [counts.completed, JOB_WORD.completed],
+    [counts.failed, JOB_WORD.failed],
+    [counts.cancelled, JOB_WORD.cancelled],
     [counts.unmade, "not made"],
-    [counts.processing, "running"],
-    [counts.queued, "waiting"],
+    [counts.processing, JOB_WORD.processing],
+    [counts.queued, JOB_WORD.queued],
     [counts.awaiting_score, "to be scored"],
   ];
   return parts

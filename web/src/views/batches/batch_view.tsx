@@ -21,6 +21,7 @@ import {
 } from "../../ui/parts";
 import { attempt } from "../../ui/toasts";
 import { valueText } from "../../ui/values";
+import { JOB_WORD } from "../../ui/words";
 import { type Batch, useBatch } from "./batch_data";
 import { MemberGrid } from "./member_grid";
 import { KIND_WORD, nameOf, STATUS_WORD } from "./words";
@@ -36,9 +37,10 @@ export function BatchView({ id, query }: { id: string; query: URLSearchParams })
       document.title = before;
     };
   }, [batch === null]);
-  if (batch === null) {
-    return error === null ? <Loading lines={8} /> : <NoBatch error={error} retry={reload} />;
+  if (error !== null && (batch === null || error.status === 404)) {
+    return <NoBatch error={error} retry={reload} />;
   }
+  if (batch === null) return <Loading lines={8} />;
   return (
     <>
       <BatchHeader resource={resource} batch={batch} />
@@ -105,6 +107,13 @@ function BatchHeader({ resource, batch }: { resource: Resource<Batch>; batch: Ba
             {isRunning && batch.cancelled_at !== null ? "ending" : STATUS_WORD[batch.status]}
           </Pill>
         </span>
+        <Button
+          icon="link"
+          look="quiet"
+          small
+          label="Copy link"
+          onClick={() => copy(location.href)}
+        />
       </div>
       <div class="row push">
         {isRunning && may("jobs:write") && batch.cancelled_at === null && (
@@ -120,7 +129,6 @@ function BatchHeader({ resource, batch }: { resource: Resource<Batch>; batch: Ba
         <LinkButton icon="images" href={href(["gallery"], { batch_id: batch.batch_id })}>
           In the gallery
         </LinkButton>
-        <Button icon="link" look="quiet" label="Copy link" onClick={() => copy(location.href)} />
       </div>
       <p class="batch-about soft">
         <span>{KIND_WORD[batch.kind]}</span>
@@ -156,13 +164,7 @@ function secondsOf(from: string, to: string): number {
   return (Date.parse(to) - Date.parse(from)) / 1000;
 }
 
-const STATES = [
-  ["completed", "done"],
-  ["failed", "failed"],
-  ["cancelled", "cancelled"],
-  ["processing", "running"],
-  ["queued", "waiting"],
-] as const;
+const STATES = ["completed", "failed", "cancelled", "processing", "queued"] as const;
 
 function Progress({ batch }: { batch: Batch }) {
   const { counts } = batch;
@@ -170,13 +172,13 @@ function Progress({ batch }: { batch: Batch }) {
     <section class="batch-state card" aria-label="Progress">
       <div class="batch-line">
         <span class="batch-figures">
-          {STATES.filter(([state]) => counts[state] > 0).map(([state, word]) => (
+          {STATES.filter((state) => counts[state] > 0).map((state) => (
             <a
               key={state}
               href={href(["jobs"], { batch_id: batch.batch_id, status: state })}
-              title={`Show the jobs that are ${word} as a list`}
+              title={`Show the jobs that are ${JOB_WORD[state]} as a list`}
             >
-              <strong class="number">{count(counts[state])}</strong> {word}
+              <strong class="number">{count(counts[state])}</strong> {JOB_WORD[state]}
             </a>
           ))}
           {counts.unmade > 0 && (

@@ -10,9 +10,9 @@ import { outputId, Thumb } from "../../ui/output";
 import { Bar, Button, Pill } from "../../ui/parts";
 import { attempt } from "../../ui/toasts";
 import { shortValue, valueText } from "../../ui/values";
+import { JOB_WORD } from "../../ui/words";
 import type { Batch, Covers } from "./batch_data";
 import type { Member } from "./members";
-import { JOB_WORD } from "./words";
 
 export interface MemberCellProps {
   member: Signal<Member>;
@@ -89,7 +89,8 @@ export function MemberCell(props: MemberCellProps) {
 }
 
 function wordOf(status: string | null): string {
-  return status === null ? "not made" : (JOB_WORD[status] ?? status);
+  const words: Partial<Record<string, string>> = JOB_WORD;
+  return status === null ? "not made" : (words[status] ?? status);
 }
 
 const SIGNS: Record<string, IconName> = {

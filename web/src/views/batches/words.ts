@@ -20,11 +20,3 @@ export const STATUS_WORD: Record<Batch["status"], string> = {
   failed: "done, some failed",
   cancelled: "cancelled",
 };
-
-export const JOB_WORD: Record<string, string> = {
-  queued: "waiting",
-  processing: "running",
-  completed: "done",
-  failed: "failed",
-  cancelled: "cancelled",
-};

@@ -2,7 +2,7 @@
 
 import "./fleet.css";
 import { setQuery } from "../../router";
-import { Tabs } from "../../ui/parts";
+import { Tabs } from "../../ui/tabs";
 import type { ViewProps } from "../../views";
 import { QueuePart } from "./queue_part";
 import { WorkersPart } from "./workers_part";
@@ -24,8 +24,9 @@ export default function FleetView({ query }: ViewProps) {
         current={tab}
         label="Queue and workers"
         choose={(id) => setQuery({ tab: id === "queue" ? null : id, worker: null })}
-      />
-      {tab === "queue" ? <QueuePart /> : <WorkersPart open={query.get("worker")} />}
+      >
+        {tab === "queue" ? <QueuePart /> : <WorkersPart open={query.get("worker")} />}
+      </Tabs>
     </>
   );
 }

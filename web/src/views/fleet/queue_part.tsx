@@ -1,5 +1,6 @@
 /** The queue in the order in which it will run, with its classes. */
 
+import { useComputed } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { get, patch, post, type Schemas } from "../../api/client";
 import { may } from "../../boot";
@@ -8,8 +9,10 @@ import { useResource } from "../../live/resource";
 import { href } from "../../router";
 import { FormDialog } from "../../ui/dialogs";
 import { count, duration, percent, shortId } from "../../ui/format";
-import { Bar, Button, Empty, ErrorBox, Field, Loading, Notice, Pill, Time } from "../../ui/parts";
+import { JobPill } from "../../ui/job_pill";
+import { Bar, Button, Empty, ErrorBox, Field, Loading, Notice, Time } from "../../ui/parts";
 import { attempt, say } from "../../ui/toasts";
+import { jobName } from "../../ui/words";
 
 const FRESH = { on: [...TURNS, "system.*"], every: 10 };
 
@@ -85,7 +88,7 @@ function Figures({ queue, reload }: { queue: Schemas["QueueBody"]; reload: () =>
               <th scope="col">Waiting</th>
               <th scope="col">Work waiting</th>
               <th scope="col">Should start within</th>
-              <th scope="col">Waited (half / most)</th>
+              <th scope="col">Waited (median / 95%)</th>
               <th scope="col">On time</th>
             </tr>
           </thead>
@@ -202,7 +205,6 @@ function OpenJobs({
 
 function OpenJobRow({ job, reload }: { job: OpenJob; reload: () => void }) {
   const isRunning = job.status === "processing";
-  const progress = progressOfJobs.value.get(job.id)?.progress ?? job.progress.fraction;
   const cancel = async () => {
     const done = await attempt(() =>
       post("/v2/workflows/executions/{execution_id}/cancel", { path: { execution_id: job.id } }),
@@ -224,19 +226,14 @@ function OpenJobRow({ job, reload }: { job: OpenJob; reload: () => void }) {
     <tr>
       <td class="number">{isRunning ? "now" : (job.queue.position ?? "–")}</td>
       <td>
-        <a href={href(["jobs", job.id])}>{job.origin.workflow_id ?? `Job ${shortId(job.id)}`}</a>
+        <a href={href(["jobs", job.id])}>{jobName(job)}</a>
       </td>
       <td>
         {isRunning ? (
-          <div class="fleet-running">
-            <Bar value={progress} label={`Progress of job ${shortId(job.id)}`} />
-            <span class="small soft">
-              {percent(progress)} on {job.worker_id}
-            </span>
-          </div>
+          <RunningState job={job} />
         ) : (
           <>
-            <Pill state={job.status}>{job.reason ?? "waiting"}</Pill>{" "}
+            <JobPill job={job} />{" "}
             <span class="small soft">
               {job.queue.waiting_for ??
                 (job.queue.predicted_wait === null
@@ -269,5 +266,19 @@ function OpenJobRow({ job, reload }: { job: OpenJob; reload: () => void }) {
         )}
       </td>
     </tr>
+  );
+}
+
+/** Only this is painted again when the job moves on. */
+function RunningState({ job }: { job: OpenJob }) {
+  const told = useComputed(() => progressOfJobs.value.get(job.id)?.progress);
+  const progress = told.value ?? job.progress.fraction;
+  return (
+    <div class="fleet-running">
+      <Bar value={progress} label={`Progress of job ${shortId(job.id)}`} />
+      <span class="small soft">
+        {percent(progress)} on {job.worker_id}
+      </span>
+    </div>
   );
 }

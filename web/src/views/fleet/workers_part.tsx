@@ -1,5 +1,6 @@
 /** Each worker: what it runs, what it has in memory, how it is; and how to add one. */
 
+import { useComputed } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { get, post, remove, type Schemas } from "../../api/client";
 import { may } from "../../boot";
@@ -138,17 +139,21 @@ function CurrentJobs({ jobs }: { jobs: string[] }) {
   if (jobs.length === 0) return <p class="small soft">Runs nothing.</p>;
   return (
     <ul class="fleet-jobs">
-      {jobs.map((id) => {
-        const progress = progressOfJobs.value.get(id)?.progress ?? null;
-        return (
-          <li key={id}>
-            <a href={href(["jobs", id])}>Job {shortId(id)}</a>
-            <Bar value={progress} label={`Progress of job ${shortId(id)}`} />
-            <span class="small soft number">{progress === null ? "" : percent(progress)}</span>
-          </li>
-        );
-      })}
+      {jobs.map((id) => (
+        <CurrentJob key={id} id={id} />
+      ))}
     </ul>
+  );
+}
+
+function CurrentJob({ id }: { id: string }) {
+  const progress = useComputed(() => progressOfJobs.value.get(id)?.progress ?? null).value;
+  return (
+    <li>
+      <a href={href(["jobs", id])}>Job {shortId(id)}</a>
+      <Bar value={progress} label={`Progress of job ${shortId(id)}`} />
+      <span class="small soft number">{progress === null ? "" : percent(progress)}</span>
+    </li>
   );
 }
 
@@ -159,7 +164,7 @@ function Memory({ worker }: { worker: Worker }) {
     <div class="fleet-memory">
       <Bar value={(total - free) / total} label={`Memory of ${worker.worker_id} in use`} />
       <span class="small soft number">
-        {bytes(total - free)} of {bytes(total)}
+        Memory: {bytes(total - free)} of {bytes(total)} in use
       </span>
     </div>
   );

@@ -3,19 +3,21 @@
 import "./lightbox.css";
 import "./compare.css";
 import { useSignal } from "@preact/signals";
+import { Fragment } from "preact";
 import { useState } from "preact/hooks";
 import { get } from "../../api/client";
 import { type Resource, useResource } from "../../live/resource";
 import { href, setQuery } from "../../router";
 import { bytes, plural, shortId } from "../../ui/format";
 import { Thumb } from "../../ui/output";
-import { Button, Empty, ErrorBox, Loading, Tabs, Time } from "../../ui/parts";
+import { Button, Empty, ErrorBox, Loading, Notice, Time } from "../../ui/parts";
+import { Tabs } from "../../ui/tabs";
 import type { ViewProps } from "../../views";
 import { Blink, SideBySide, Slider } from "./compare_modes";
 import { DifferenceMode } from "./difference_mode";
 import { Player, showsPicture } from "./media";
 import type { Found } from "./outputs_list";
-import { compareForms, type Difference } from "./parameters";
+import { compareForms, type Difference, type FormNode, interesting } from "./parameters";
 import { useForm } from "./parameters_part";
 import { Picker } from "./picker";
 import { FIT, type Zoom } from "./zoom";
@@ -136,11 +138,12 @@ function Both({ a, b, mode }: { a: Found; b: Found; mode: string }) {
             current={current}
             choose={(id) => setQuery({ mode: id === "slider" ? "" : id })}
             label="How to compare"
-          />
-          {current === "slider" && <Slider key={key} a={a} b={b} zoom={zoom} />}
-          {current === "side" && <SideBySide key={key} a={a} b={b} zoom={zoom} />}
-          {current === "blink" && <Blink key={key} a={a} b={b} zoom={zoom} />}
-          {current === "difference" && <DifferenceMode key={key} a={a} b={b} zoom={zoom} />}
+          >
+            {current === "slider" && <Slider key={key} a={a} b={b} zoom={zoom} />}
+            {current === "side" && <SideBySide key={key} a={a} b={b} zoom={zoom} />}
+            {current === "blink" && <Blink key={key} a={a} b={b} zoom={zoom} />}
+            {current === "difference" && <DifferenceMode key={key} a={a} b={b} zoom={zoom} />}
+          </Tabs>
         </section>
       ) : (
         <div class="compare-two">
@@ -172,7 +175,19 @@ function Parameters({ a, b }: { a: Found; b: Found }) {
   const error = ofA.error ?? ofB.error;
   if (error) return <ErrorBox error={error} retry={() => [ofA.reload(), ofB.reload()]} />;
   if (ofA.data === null || ofB.data === null) return <Loading />;
-  const { differ, same } = compareForms(ofA.data.nodes, ofB.data.nodes);
+  const { areAlike, differ, same } = compareForms(ofA.data.nodes, ofB.data.nodes);
+  if (!areAlike) {
+    return (
+      <section class="stack" aria-label="Parameters">
+        <h2>What they were made with</h2>
+        <Notice>They come from different workflows.</Notice>
+        <div class="compare-two">
+          <Main name="A" nodes={ofA.data.nodes} />
+          <Main name="B" nodes={ofB.data.nodes} />
+        </div>
+      </section>
+    );
+  }
   return (
     <section class="stack" aria-label="Parameters">
       <h2>What differs</h2>
@@ -188,6 +203,30 @@ function Parameters({ a, b }: { a: Found; b: Found }) {
         </details>
       )}
     </section>
+  );
+}
+
+const MOST_MAIN = 20;
+
+/** What matters of one. */
+function Main({ name, nodes }: { name: string; nodes: readonly FormNode[] }) {
+  const main = interesting(nodes);
+  return (
+    <div class="card padded stack compare-main">
+      <h3>{name}</h3>
+      {main.length === 0 && <p class="soft">Everything is as it is by itself.</p>}
+      <dl class="facts">
+        {main.slice(0, MOST_MAIN).map((each) => (
+          <Fragment key={each.place}>
+            <dt>{each.label}</dt>
+            <dd>{each.text}</dd>
+          </Fragment>
+        ))}
+      </dl>
+      {main.length > MOST_MAIN && (
+        <p class="soft small">and {plural(main.length - MOST_MAIN, "other")}</p>
+      )}
+    </div>
   );
 }
 

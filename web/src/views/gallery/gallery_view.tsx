@@ -3,7 +3,8 @@
 import "./gallery.css";
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type Listing, useListing } from "../../live/listing";
+import type { Listing } from "../../live/listing";
+import { useListing } from "../../live/use_listing";
 import { href, setQuery } from "../../router";
 import { Chips, DayRange, MoreFilters, SearchBox, WorkflowChoice } from "../../ui/filters";
 import { count, plural, shortId } from "../../ui/format";
@@ -129,7 +130,7 @@ function CompareNote({ query }: { query: URLSearchParams }) {
       <span class="row">
         Choose what to compare it with.
         <Button small icon="close" onClick={() => setQuery({ compare: "" })}>
-          Leave it
+          Cancel
         </Button>
       </span>
     </Notice>

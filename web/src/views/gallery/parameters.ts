@@ -93,11 +93,13 @@ export interface Difference {
 }
 
 export interface Compared {
+  /** Whether at least half of the nodes are those of the other: else rows side by side mislead. */
+  areAlike: boolean;
   differ: Difference[];
   same: Difference[];
 }
 
-/** All that can be set, node by node; nodes are the same where id and type are. */
+/** All that can be set, node by node; nodes are the same where id, type and title are. */
 export function compareForms(a: readonly FormNode[], b: readonly FormNode[]): Compared {
   const ofB = valuesOf(b);
   const found = new Map<string, Difference>();
@@ -109,9 +111,20 @@ export function compareForms(a: readonly FormNode[], b: readonly FormNode[]): Co
   }
   const all = [...found.values()];
   return {
+    areAlike: areAlike(a, b),
     differ: all.filter((each) => each.a !== each.b),
     same: all.filter((each) => each.a === each.b && each.a !== ""),
   };
+}
+
+function areAlike(a: readonly FormNode[], b: readonly FormNode[]): boolean {
+  const keys = new Set(a.map(keyOf));
+  const shared = b.filter((node) => keys.has(keyOf(node))).length;
+  return shared * 2 >= Math.max(a.length, b.length);
+}
+
+function keyOf({ node_id, class_type, title }: FormNode): string {
+  return JSON.stringify([node_id, class_type, title]);
 }
 
 interface Value {
@@ -125,7 +138,7 @@ function valuesOf(nodes: readonly FormNode[]): Map<string, Value> {
   for (const node of nodes) {
     for (const field of node.fields) {
       const place = `${node.node_id}.${field.name}`;
-      found.set(`${node.class_type}\n${place}`, {
+      found.set(`${keyOf(node)}.${field.name}`, {
         place,
         label: `${node.title || node.class_type} · ${field.name}`,
         text: textOf(field.value),

@@ -2,6 +2,7 @@
 
 import { get, type Schemas } from "../../api/client";
 import type { Listing, Source } from "../../live/listing";
+import { placeOf } from "../../live/merging";
 import { TURNS } from "../../live/progress";
 import { asApiError } from "../../live/resource";
 import type { LiveEvent } from "../../live/stream";
@@ -11,8 +12,6 @@ import type { HistoryFilter } from "./history_filter";
 export type Job = Schemas["V2Execution"];
 
 const PAGE_SIZE = 100;
-/** Jobs that are further down are looked up one by one, so many at most for one group of events. */
-const MOST_SINGLE = 8;
 const SPARE = 5;
 
 export function historySource(filter: HistoryFilter): Source<Job> {
@@ -40,39 +39,41 @@ export function historySource(filter: HistoryFilter): Source<Job> {
 
 const CONCERNED: ReadonlySet<string> = new Set(TURNS);
 
-/** Near the top the beginning of the list is loaded again, only as far down as something changed. */
+/**
+ * Near the top the beginning of the list is loaded again, only as far down as something changed;
+ * further down what is in sight.
+ */
 export function takeTurns(listing: Listing<Job>, events: LiveEvent[]): void {
   const turned = new Set<string>();
   for (const { type, execution_id: id } of events) {
     if (id !== null && CONCERNED.has(type)) turned.add(id);
   }
   if (turned.size === 0) return;
-  const items = listing.items.peek() ?? [];
-  const { deepest, beyond } = placesOf(items, turned, PAGE_SIZE - SPARE);
-  const known = items.length === 0 ? 0 : turned.size;
-  if (deepest >= 0 || beyond.length < turned.size) {
-    listing.refreshSoon(deepest + 1 + known + SPARE);
-  }
-  for (const id of beyond.slice(0, MOST_SINGLE)) void lookUp(listing, id);
+  const rows = rowsConcerned(listing.items.peek() ?? [], turned);
+  if (rows > 0) listing.refreshSoon(rows);
+  listing.touch(turned);
 }
 
-/** `deepest`: the last place among the first so many that one of them has; `beyond`: the others. */
-export function placesOf(
+/** How many rows from the top have all of them that are near it; 0: none is. */
+export function rowsConcerned(
   items: readonly { id: string }[],
-  wanted: ReadonlySet<string>,
-  first: number,
-): { deepest: number; beyond: string[] } {
-  let deepest = -1;
-  const beyond: string[] = [];
-  let left = wanted.size;
-  for (const [at, { id }] of items.entries()) {
-    if (left === 0) break;
-    if (!wanted.has(id)) continue;
-    left -= 1;
-    if (at < first) deepest = at;
-    else beyond.push(id);
+  turned: ReadonlySet<string>,
+): number {
+  let rows = 0;
+  for (const id of turned) {
+    const at = placeOf(items, id, (each) => each.id);
+    // Those that are not there yet push the others down.
+    if (at < PAGE_SIZE - SPARE) rows = Math.max(rows, at + 1 + turned.size + SPARE);
   }
-  return { deepest, beyond };
+  return Math.min(rows, PAGE_SIZE);
+}
+
+/** The first and the last row that the page has now. */
+export function rowsInSight(): [number, number] | null {
+  const rows = document.querySelectorAll<HTMLElement>(".history [data-row]");
+  const first = rows[0]?.dataset.row;
+  const last = rows[rows.length - 1]?.dataset.row;
+  return first === undefined || last === undefined ? null : [Number(first), Number(last)];
 }
 
 /** One job, with the picture that it has in the list. */
@@ -104,11 +105,6 @@ export async function lookUp(listing: Listing<Job>, id: string): Promise<void> {
   } catch (error) {
     asApiError(error); // the next event, or the next look, brings it
   }
-}
-
-/** What people call it. */
-export function nameOf(job: Job): string {
-  return job.title ?? job.origin.workflow_id ?? `Job ${job.id.slice(-8)}`;
 }
 
 /** Seconds that it ran, or has run by now; null: not yet. */

@@ -8,12 +8,14 @@ import type { Listing } from "../../live/listing";
 import { progressOfJobs } from "../../live/progress";
 import { href } from "../../router";
 import { now } from "../../ui/clock";
-import { count, duration, money, percent, plural } from "../../ui/format";
+import { count, duration, money, percent, plural, shortId } from "../../ui/format";
 import { Icon, type IconName } from "../../ui/icons";
+import { JobPill } from "../../ui/job_pill";
 import { isImage } from "../../ui/output";
 import { Bar, Button, Dialog, LinkButton, Pill, Time } from "../../ui/parts";
 import { attempt, say } from "../../ui/toasts";
-import { type Job, lookUp, nameOf, ranFor } from "./history_list";
+import { isNamed, jobName, stateWord } from "../../ui/words";
+import { type Job, lookUp, ranFor } from "./history_list";
 
 interface RowProps {
   job: Job;
@@ -22,7 +24,7 @@ interface RowProps {
 }
 
 export function HistoryRow({ job, index, listing }: RowProps) {
-  const name = nameOf(job);
+  const name = jobName(job);
   const { actual } = job.cost;
   return (
     <div class="history-row" data-row={index} data-testid={`job-${job.id}`}>
@@ -95,8 +97,7 @@ function signOf(job: Job): IconName {
 function about(job: Job): string {
   if (job.error !== null) return job.error.message;
   const files = job.outputs ?? 0;
-  const isNamed = job.title !== null || job.origin.workflow_id !== null;
-  const parts = isNamed ? [job.id.slice(-8)] : files === 0 ? [] : [plural(files, "file")];
+  const parts = isNamed(job) ? [shortId(job.id)] : files === 0 ? [] : [plural(files, "file")];
   const { batch_index, retry_of, surface, workflow_id } = job.origin;
   if (job.title !== null && workflow_id !== null && workflow_id !== job.title) {
     parts.push(workflow_id);
@@ -107,18 +108,9 @@ function about(job: Job): string {
   return parts.join(" · ");
 }
 
-const WORDS: Record<Job["status"], string> = {
-  queued: "waiting",
-  processing: "running",
-  completed: "done",
-  failed: "failed",
-  cancelled: "cancelled",
-};
-
 function State({ job, name }: { job: Job; name: string }) {
   if (job.status === "processing") return <Running job={job} name={name} />;
-  const word = job.status === "queued" ? (job.reason ?? WORDS.queued) : WORDS[job.status];
-  return <Pill state={job.reason === "retrying" ? "retrying" : job.status}>{word}</Pill>;
+  return <JobPill job={job} />;
 }
 
 /** Only this is painted again when it moves on. */
@@ -128,7 +120,7 @@ function Running({ job, name }: { job: Job; name: string }) {
   return (
     <div class="history-running">
       <Pill state="processing">
-        {job.cancel_requested ? "ending" : "running"} <span class="number">{percent(share)}</span>
+        {stateWord(job)} <span class="number">{percent(share)}</span>
       </Pill>
       <Bar value={share} label={`Progress of ${name}`} />
     </div>

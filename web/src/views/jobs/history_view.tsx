@@ -4,14 +4,14 @@ import "./history.css";
 import type { TargetedKeyboardEvent } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { Listing } from "../../live/listing";
-import { useListing } from "../../live/listing";
+import { useListing } from "../../live/use_listing";
 import { href, setQuery } from "../../router";
 import { Chips, DayRange, MoreFilters, SearchBox, WorkflowChoice } from "../../ui/filters";
 import { plural } from "../../ui/format";
 import { Button, Empty, ErrorBox, LinkButton, Loading } from "../../ui/parts";
 import { VirtualList } from "../../ui/virtual_list";
 import { filterOf, type HistoryFilter, isNarrowed, STATES } from "./history_filter";
-import { historySource, type Job, takeTurns } from "./history_list";
+import { historySource, type Job, rowsInSight, takeTurns } from "./history_list";
 import { HistoryRow } from "./history_row";
 
 const idOf = (job: Job) => job.id;
@@ -119,6 +119,9 @@ function useRowHeight(): number {
 
 function Jobs({ items, listing }: { items: readonly Job[]; listing: Listing<Job> }) {
   const rowHeight = useRowHeight();
+  useEffect(() => {
+    listing.inSight = rowsInSight;
+  }, [listing]);
   const held = listing.held.value.length;
   const hasMore = listing.next.value !== null;
   return (

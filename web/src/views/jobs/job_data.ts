@@ -30,6 +30,11 @@ export function isOpen(job: Job): boolean {
   return job.status === "queued" || job.status === "processing";
 }
 
+/** Also one that was there before: the server may have been started with other data. */
+export function isGone({ error }: Pick<Resource<unknown>, "error">): boolean {
+  return error?.status === 404;
+}
+
 export function useJob(id: string): JobData {
   const book = useMemo(() => new NodeBook(), [id]);
   const path = { execution_id: id };
@@ -44,7 +49,7 @@ export function useJob(id: string): JobData {
       ...(pace.value === null ? {} : { every: pace.value }),
     },
   );
-  const job = status.data;
+  const job = isGone(status) ? null : status.data;
   useEffect(() => {
     pace.value = job === null ? null : paceOf(job);
   }, [job]);
@@ -98,26 +103,30 @@ export function usePreview(job: Job, number: number): string | null {
   const isWanted = job.status === "processing" && number > 0;
   const running = useRef(false);
   const wanted = useRef(0);
+  /** Pictures of one attempt are not those of another. */
+  const series = useRef(0);
   const { id } = job;
-  useEffect(
-    () => () => {
-      if (shown.peek() !== null) URL.revokeObjectURL(shown.peek() as string);
-      shown.value = null;
-    },
-    [id],
-  );
+  const { attempts } = job.retries;
+  const forget = () => {
+    series.current += 1;
+    if (shown.peek() !== null) URL.revokeObjectURL(shown.peek() as string);
+    shown.value = null;
+  };
+  useEffect(() => forget, [id, attempts, isWanted]);
   useEffect(() => {
+    if (number < wanted.current) forget(); // it counts from the beginning again
     wanted.current = isWanted ? number : 0;
     if (!isWanted || running.current) return;
     const fetchAll = async () => {
       // One at a time: what has come meanwhile is fetched after it.
-      for (let had = 0; wanted.current !== 0 && had !== wanted.current; ) {
-        had = wanted.current;
+      let [had, of] = [0, 0];
+      while (wanted.current !== 0 && (had !== wanted.current || of !== series.current)) {
+        [had, of] = [wanted.current, series.current];
         const url = address("/v2/workflows/executions/{execution_id}/preview", {
           execution_id: id,
         });
         const picture = await getBlob(url);
-        if (picture === null || wanted.current === 0) continue;
+        if (picture === null || wanted.current === 0 || of !== series.current) continue;
         const old = shown.peek();
         shown.value = URL.createObjectURL(picture);
         if (old !== null) URL.revokeObjectURL(old);
@@ -130,7 +139,7 @@ export function usePreview(job: Job, number: number): string | null {
       .finally(() => {
         running.current = false;
       });
-  }, [id, number, isWanted]);
+  }, [id, attempts, number, isWanted]);
   useEffect(
     () => () => {
       wanted.current = 0;

@@ -48,6 +48,7 @@ export function JobGraph({ data, outputs, selected }: JobGraphProps) {
       <Canvas
         nodes={nodes.length > MOST_DRAWN ? nodes.slice(0, MOST_DRAWN) : nodes}
         book={data.book}
+        isTold={data.nodes.data !== null}
         outputs={outputs}
         selected={selected}
       />
@@ -58,16 +59,22 @@ export function JobGraph({ data, outputs, selected }: JobGraphProps) {
 interface CanvasProps {
   nodes: readonly FormNode[];
   book: NodeBook;
+  /** Whether the states of the nodes are known. */
+  isTold: boolean;
   outputs: readonly JobOutput[];
   selected: string | null;
 }
 
-function Canvas({ nodes, book, outputs, selected }: CanvasProps) {
+function Canvas({ nodes, book, isTold, outputs, selected }: CanvasProps) {
   const room = useRef<HTMLDivElement>(null);
   const sheet = useRef<HTMLDivElement>(null);
   const drawing = useMemo(() => drawingOf(nodes), [nodes]);
   const frame = useMemo(() => frameOf(drawing.boxes), [drawing]);
-  const panning = usePanning(room, sheet, frame);
+  const panning = usePanning(room, sheet, frame, () => {
+    const id = newsOf(nodes, book);
+    return id === null ? null : (drawing.byId.get(id) ?? null);
+  });
+  const clicked = useRef<string | null>(null);
   const marked = useSignal(selected);
   const tabStop = useSignal(nodes[0]?.node_id ?? "");
   const made = useMade(outputs);
@@ -77,8 +84,17 @@ function Canvas({ nodes, book, outputs, selected }: CanvasProps) {
     const box = selected === null ? undefined : drawing.byId.get(selected);
     if (box === undefined) return;
     tabStop.value = box.id;
-    panning.reveal(box);
+    // Whoever clicked on it sees it, and what stands around it.
+    if (clicked.current === box.id) panning.reveal(box);
+    else {
+      panning.approach(box);
+      room.current?.scrollIntoView({ block: "nearest" });
+    }
+    clicked.current = null;
   }, [selected, drawing]);
+  useEffect(() => {
+    if (isTold) panning.openAgain();
+  }, [isTold]);
 
   const move = (event: TargetedKeyboardEvent<HTMLDivElement>) => {
     const from = (event.target as HTMLElement).dataset.node;
@@ -110,6 +126,7 @@ function Canvas({ nodes, book, outputs, selected }: CanvasProps) {
               }}
               chosen={() => {
                 if (panning.wasDragged()) return;
+                clicked.current = node.node_id;
                 setQuery({ node: marked.peek() === node.node_id ? null : node.node_id });
               }}
             />
@@ -151,6 +168,13 @@ function Canvas({ nodes, book, outputs, selected }: CanvasProps) {
       </div>
     </div>
   );
+}
+
+/** Where something happens: the node that failed, or the first that runs. */
+function newsOf(nodes: readonly FormNode[], book: NodeBook): string | null {
+  const are = (status: string) =>
+    nodes.find((node) => book.stateOf(node.node_id).peek().status === status)?.node_id;
+  return are("failed") ?? are("running") ?? null;
 }
 
 function neighbour(nodes: readonly FormNode[], from: string, key: string): string | null {

@@ -5,36 +5,28 @@ import { may } from "../../boot";
 import { go, href } from "../../router";
 import { copy } from "../../ui/clipboard";
 import { shortId } from "../../ui/format";
-import { Button, LinkButton, Pill, Time } from "../../ui/parts";
+import { JobPill } from "../../ui/job_pill";
+import { Button, LinkButton, Time } from "../../ui/parts";
 import { attempt, say } from "../../ui/toasts";
+import { isNamed, jobName } from "../../ui/words";
 import { isOpen, type Job } from "./job_data";
-
-export const JOB_WORD: Record<Job["status"], string> = {
-  queued: "waiting",
-  processing: "running",
-  completed: "done",
-  failed: "failed",
-  cancelled: "cancelled",
-};
-
-function isNamed(job: Job): boolean {
-  return job.title !== null || job.origin.workflow_id !== null;
-}
-
-export function nameOf(job: Job): string {
-  return job.title ?? job.origin.workflow_id ?? `Job ${shortId(job.id)}`;
-}
+import { failsAgain } from "./job_prospect";
 
 export function JobHeader({ job, reload }: { job: Job; reload: () => void }) {
   return (
     <header class="job-header">
       <div class="job-title">
-        <h1>{nameOf(job)}</h1>
+        <h1>{jobName(job)}</h1>
         <span role="status">
-          <Pill state={job.reason === "retrying" ? "retrying" : job.status}>
-            {job.cancel_requested && isOpen(job) ? "ending" : JOB_WORD[job.status]}
-          </Pill>
+          <JobPill job={job} />
         </span>
+        <Button
+          icon="link"
+          look="quiet"
+          small
+          label="Copy link"
+          onClick={() => copy(location.href)}
+        />
       </div>
       <Acts job={job} reload={reload} />
       <About job={job} />
@@ -85,17 +77,20 @@ function Acts({ job, reload }: { job: Job; reload: () => void }) {
       )}
       {mayWrite && <RetryButton job={job} />}
       {mayWrite && (
-        <LinkButton icon="edit" href={href(["run", "job", job.id])}>
+        <LinkButton
+          icon="edit"
+          href={href(["run", "job", job.id])}
+          look={failsAgain(job) ? "main" : "plain"}
+        >
           Run again with changes
         </LinkButton>
       )}
       <Download job={job} />
-      <Button icon="link" look="quiet" label="Copy link" onClick={() => copy(location.href)} />
     </div>
   );
 }
 
-export function RetryButton({ job }: { job: Job }) {
+function RetryButton({ job }: { job: Job }) {
   if (job.status !== "failed" && job.status !== "cancelled") return null;
   const retry = async () => {
     const accepted = await attempt(() =>
@@ -109,7 +104,7 @@ export function RetryButton({ job }: { job: Job }) {
     go(href(["jobs", accepted.id]));
   };
   return (
-    <Button icon="retry" look="main" onClick={retry}>
+    <Button icon="retry" look={failsAgain(job) ? "plain" : "main"} onClick={retry}>
       Retry
     </Button>
   );

@@ -1,12 +1,13 @@
 /** What happened to the job, line by line; follows the end unless one reads further up. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { address, get, type Schemas } from "../../api/client";
+import { get, type Schemas } from "../../api/client";
 import { TURNS } from "../../live/progress";
 import { useResource } from "../../live/resource";
 import { setQuery } from "../../router";
 import { count } from "../../ui/format";
 import { Button, CopyButton, Empty, ErrorBox, Loading } from "../../ui/parts";
+import { attempt } from "../../ui/toasts";
 
 type Line = Schemas["LogLineBody"];
 
@@ -33,11 +34,7 @@ export function JobLog({ id, query }: { id: string; query: URLSearchParams }) {
     async (signal) => {
       for (;;) {
         const after = kept.current.at(-1)?.number ?? 0;
-        const page = await get("/v2/workflows/executions/{execution_id}/logs", {
-          path: { execution_id: id },
-          query: { after, limit: PAGE },
-          signal,
-        });
+        const page = await pageAfter(id, after, signal);
         kept.current = [...kept.current, ...page.lines].slice(-MOST_KEPT);
         if (page.next_after === null || page.lines.length === 0) return kept.current;
       }
@@ -72,13 +69,9 @@ export function JobLog({ id, query }: { id: string; query: URLSearchParams }) {
         </label>
         <span class="push row">
           <CopyButton text={() => lines.map(textOf).join("\n")} label="Copy the log" />
-          <a
-            class="small"
-            href={address("/v2/workflows/executions/{execution_id}/logs", { execution_id: id })}
-            download={`job-${id}.json`}
-          >
+          <Button small look="quiet" icon="download" onClick={() => attempt(() => download(id))}>
             Download as JSON
-          </a>
+          </Button>
         </span>
       </div>
       {lines.length === 0 ? (
@@ -94,6 +87,37 @@ export function JobLog({ id, query }: { id: string; query: URLSearchParams }) {
       )}
     </div>
   );
+}
+
+function pageAfter(id: string, after: number, signal?: AbortSignal): Promise<Schemas["LogBody"]> {
+  return get("/v2/workflows/executions/{execution_id}/logs", {
+    path: { execution_id: id },
+    query: { after, limit: PAGE },
+    ...(signal ? { signal } : {}),
+  });
+}
+
+/** All lines from the first on, as the server would write them on one page. */
+async function download(id: string): Promise<void> {
+  const parts = [`{"execution_id":${JSON.stringify(id)},"lines":[`];
+  for (let after: number | null = 0; after !== null; ) {
+    const page: Schemas["LogBody"] = await pageAfter(id, after);
+    for (const line of page.lines) {
+      parts.push(parts.length === 1 ? "\n" : ",\n", JSON.stringify(line));
+    }
+    after = page.lines.length === 0 ? null : page.next_after;
+  }
+  parts.push('\n],"next_after":null}\n');
+  save(new Blob(parts, { type: "application/json" }), `job-${id}.json`);
+}
+
+function save(content: Blob, filename: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(content);
+  link.download = filename;
+  link.click();
+  // The browser has taken it by then.
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
 function textOf(line: Line): string {

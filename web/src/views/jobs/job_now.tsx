@@ -2,6 +2,7 @@
 
 import { useComputed } from "@preact/signals";
 import { useEffect, useMemo, useState } from "preact/hooks";
+import { may } from "../../boot";
 import { href } from "../../router";
 import { count, duration, money, percent, plural } from "../../ui/format";
 import { isImage, isVideo, outputId, pictureOf } from "../../ui/output";
@@ -80,9 +81,20 @@ function Waiting({ job }: { job: Job }) {
         <Figure name="Takes about" value={duration(timing.estimated_duration)} />
         <Figure name="Priority" value={`${queue.priority} (${queue.queue_class})`} />
       </dl>
-      {queue.waiting_for !== null && <Notice>{queue.waiting_for}</Notice>}
+      {queue.waiting_for !== null && (
+        <Notice>
+          {queue.waiting_for} <FleetLink hint={queue.waiting_for} />
+        </Notice>
+      )}
     </>
   );
+}
+
+/** Where one can see, and do, what a hint is about: such hints name commands of a terminal. */
+function FleetLink({ hint }: { hint: string }) {
+  const isOfWorkers = /\bworkers?\b/i.test(hint);
+  if (!may("fleet:read") || !(isOfWorkers || /\bqueue\b/i.test(hint))) return null;
+  return <a href={href(["fleet"], isOfWorkers ? { tab: "workers" } : {})}>Queue & workers</a>;
 }
 
 function Figure({

@@ -6,11 +6,13 @@ import "./job_parts.css";
 import { useEffect } from "preact/hooks";
 import type { ApiError } from "../../api/client";
 import { href, setQuery } from "../../router";
-import { Empty, ErrorBox, LinkButton, Loading, Tabs } from "../../ui/parts";
-import { isOpen, type Job, type JobData, useJob } from "./job_data";
+import { Empty, ErrorBox, LinkButton, Loading } from "../../ui/parts";
+import { Tabs } from "../../ui/tabs";
+import { jobName } from "../../ui/words";
+import { isGone, isOpen, type Job, type JobData, useJob } from "./job_data";
 import { JobError } from "./job_error";
 import { JobGraph } from "./job_graph";
-import { JobHeader, nameOf } from "./job_header";
+import { JobHeader } from "./job_header";
 import { JobLog } from "./job_log";
 import { JobNow } from "./job_now";
 import { JobOutputs } from "./job_outputs";
@@ -33,13 +35,14 @@ function OneJob({ id, query }: JobViewProps) {
   useEffect(() => {
     if (job === null) return;
     const before = document.title;
-    document.title = `${nameOf(job)} · Comfyrail`;
+    document.title = `${jobName(job)} · Comfyrail`;
     return () => {
       document.title = before;
     };
   }, [job === null]);
-  if (job === null)
-    return error === null ? <Loading lines={8} /> : <NoJob error={error} retry={reload} />;
+  if (error !== null && (job === null || isGone(data.status)))
+    return <NoJob error={error} retry={reload} />;
+  if (job === null) return <Loading lines={8} />;
   return (
     <>
       <JobHeader job={job} reload={reload} />
@@ -106,21 +109,22 @@ function Parts({ job, data, query }: { job: Job; data: JobData; query: URLSearch
           const number = counts[id];
           return { id, name: names[id], ...(number === undefined ? {} : { count: number }) };
         })}
-      />
-      {(tab === "graph" || tab === "nodes") && (
-        <div class={selected === null ? "job-beside" : "job-beside open"}>
-          {tab === "graph" ? (
-            <JobGraph data={data} outputs={outputs} selected={selected} />
-          ) : (
-            <NodeList data={data} selected={selected} />
-          )}
-          {selected !== null && (
-            <NodePanel key={selected} id={selected} data={data} outputs={outputs} job={job} />
-          )}
-        </div>
-      )}
-      {tab === "outputs" && <JobOutputs job={job} outputs={outputs} form={data.form.data} />}
-      {tab === "log" && <JobLog id={job.id} query={query} />}
+      >
+        {(tab === "graph" || tab === "nodes") && (
+          <div class={selected === null ? "job-beside" : "job-beside open"}>
+            {tab === "graph" ? (
+              <JobGraph data={data} outputs={outputs} selected={selected} />
+            ) : (
+              <NodeList data={data} selected={selected} />
+            )}
+            {selected !== null && (
+              <NodePanel key={selected} id={selected} data={data} outputs={outputs} job={job} />
+            )}
+          </div>
+        )}
+        {tab === "outputs" && <JobOutputs job={job} outputs={outputs} form={data.form.data} />}
+        {tab === "log" && <JobLog id={job.id} query={query} />}
+      </Tabs>
     </section>
   );
 }

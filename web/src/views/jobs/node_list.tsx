@@ -69,6 +69,7 @@ function NodeRow({ row, book, isSelected }: NodeRowProps) {
     <button
       type="button"
       class="job-node-row"
+      data-node={row.id}
       aria-pressed={isSelected}
       onClick={() => setQuery({ node: isSelected ? null : row.id })}
     >

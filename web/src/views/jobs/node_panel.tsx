@@ -37,7 +37,10 @@ export function NodePanel({ id, data, outputs, job }: NodePanelProps) {
           look="quiet"
           small
           label="Close the node"
-          onClick={() => setQuery({ node: null })}
+          onClick={() => {
+            setQuery({ node: null });
+            focusNode(id);
+          }}
         />
       </header>
       {!isKnown ? (
@@ -58,6 +61,12 @@ export function NodePanel({ id, data, outputs, job }: NodePanelProps) {
       )}
     </aside>
   );
+}
+
+/** Where it stands, in the graph or in the list. */
+function focusNode(id: string): void {
+  const found = document.querySelector<HTMLElement>(`.job-parts [data-node="${CSS.escape(id)}"]`);
+  found?.focus({ preventScroll: true });
 }
 
 function State({ id, data }: { id: string; data: JobData }) {

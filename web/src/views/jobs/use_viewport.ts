@@ -3,12 +3,17 @@
 import type { RefObject } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { Box, Frame } from "./geometry";
-import { fitted, opening, revealed, type Viewport, zoomed } from "./viewport";
+import { closeUp, opening, overview, revealed, type Viewport, zoomed } from "./viewport";
 
 export interface Panning {
   fit: () => void;
   zoom: (factor: number) => void;
+  /** In sight. */
   reveal: (box: Box) => void;
+  /** In sight and large enough to read; it stays so when the room changes. */
+  approach: (box: Box) => void;
+  /** As at the beginning, unless somebody has moved it since. */
+  openAgain: () => void;
   /** Whether what ended just now was a drag and no click. */
   wasDragged: () => boolean;
 }
@@ -16,16 +21,19 @@ export interface Panning {
 /** Pixels that a pointer moves before it is a drag. */
 const SLACK = 4;
 
+/** `home`: what is seen first of a drawing that is too large to see all of it. */
 export function usePanning(
   room: RefObject<HTMLElement | null>,
   sheet: RefObject<HTMLElement | null>,
   frame: Frame,
+  home: () => Box | null,
 ): Panning {
   const view = useRef<Viewport>({ x: 0, y: 0, scale: 1 });
-  const isFitted = useRef(true);
+  /** What it goes back to when the room changes: how it was opened, a box, or nothing. */
+  const held = useRef<"opening" | Box | null>("opening");
   const dragged = useRef(false);
-  const wanted = useRef(frame);
-  wanted.current = frame;
+  const wanted = useRef({ frame, home });
+  wanted.current = { frame, home };
 
   const acts = useMemo(() => {
     const size = () => ({
@@ -39,23 +47,41 @@ export function usePanning(
         sheet.current.style.transform = `translate(${x}px, ${y}px) scale(${scale})`;
       }
     };
+    const open = () => {
+      held.current = "opening";
+      show(opening(wanted.current.frame, size(), wanted.current.home()));
+    };
+    const approach = (box: Box) => {
+      held.current = box;
+      show(closeUp(view.current, box, size()));
+    };
+    const hold = () => {
+      if (held.current === "opening") open();
+      else if (held.current !== null) approach(held.current);
+    };
     return {
-      size,
       show,
-      fit: () => {
-        isFitted.current = false; // asked for: it stays when the room changes
-        show(fitted(wanted.current, size()));
+      open,
+      approach,
+      hold,
+      openAgain: () => {
+        if (held.current === "opening") open();
       },
-      open: () => {
-        isFitted.current = true;
-        show(opening(wanted.current, size()));
+      fit: () => {
+        held.current = null; // asked for: it stays when the room changes
+        show(overview(wanted.current.frame, size(), wanted.current.home()));
       },
       zoom: (factor: number) => {
-        isFitted.current = false;
+        held.current = null;
         const { width, height } = size();
         show(zoomed(view.current, factor, width / 2, height / 2));
       },
-      reveal: (box: Box) => show(revealed(view.current, box, size())),
+      reveal: (box: Box) => {
+        const next = revealed(view.current, box, size());
+        if (next.x === view.current.x && next.y === view.current.y) return;
+        held.current = null;
+        show(next);
+      },
       wasDragged: () => dragged.current,
     };
   }, []);
@@ -65,7 +91,7 @@ export function usePanning(
   useEffect(() => {
     const element = room.current;
     if (element === null) return;
-    const resized = new ResizeObserver(() => isFitted.current && acts.open());
+    const resized = new ResizeObserver(() => acts.hold());
     resized.observe(element);
     const pointers = new Map<number, { x: number; y: number }>();
     const at = (event: MouseEvent) => {
@@ -94,7 +120,7 @@ export function usePanning(
         // Moved as one picture; only while it lasts, as it would be blurred when zoomed.
         if (sheet.current !== null) sheet.current.style.willChange = "transform";
       }
-      isFitted.current = false;
+      held.current = null;
       const other = [...pointers].find(([id]) => id !== event.pointerId)?.[1];
       pointers.set(event.pointerId, now);
       if (other === undefined) {
@@ -116,7 +142,7 @@ export function usePanning(
     };
     const wheel = (event: WheelEvent) => {
       event.preventDefault();
-      isFitted.current = false;
+      held.current = null;
       const { x, y } = at(event);
       const lines = event.deltaMode === 1 ? 16 : 1;
       // A pinch of a touchpad comes as a wheel with Ctrl, in small steps.

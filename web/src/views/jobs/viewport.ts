@@ -22,7 +22,7 @@ const MARGIN = 28;
 export function fitted(frame: Frame, size: Size): Viewport {
   const across = (size.width - 2 * MARGIN) / Math.max(frame.width, 1);
   const down = (size.height - 2 * MARGIN) / Math.max(frame.height, 1);
-  const scale = clamp(Math.min(across, down, 1));
+  const scale = Math.max(Math.min(across, down, 1), 1e-6);
   return {
     x: size.width / 2 - (frame.x + frame.width / 2) * scale,
     y: size.height / 2 - (frame.y + frame.height / 2) * scale,
@@ -31,19 +31,49 @@ export function fitted(frame: Frame, size: Size): Viewport {
 }
 
 const NARROW = 560;
-const LEGIBLE = 0.62;
+/** Nodes can be read from here on; their shapes can be told from each other from there on. */
+export const LEGIBLE = 0.62;
+const VISIBLE = 0.25;
 
-/** What is seen first: all of it, or on a phone the beginning where all is too small to read. */
-export function opening(frame: Frame, size: Size): Viewport {
+/**
+ * What is seen first: all of it where it can be made out, on a phone where it can be read. Else
+ * `home`, or the beginning.
+ */
+export function opening(frame: Frame, size: Size, home: Box | null = null): Viewport {
   const all = fitted(frame, size);
-  if (size.width >= NARROW || all.scale >= LEGIBLE) return all;
+  if (all.scale >= (size.width >= NARROW ? VISIBLE : LEGIBLE)) return all;
+  const beginning = MARGIN - frame.x * LEGIBLE;
+  if (home !== null) {
+    const near = middled(home, size);
+    return { ...near, x: Math.min(near.x, beginning) };
+  }
   const middle = size.height / 2 - (frame.y + frame.height / 2) * LEGIBLE;
-  return { x: MARGIN - frame.x * LEGIBLE, y: middle, scale: LEGIBLE };
+  return { x: beginning, y: middle, scale: LEGIBLE };
+}
+
+/** All of it; of one that would be next to nothing then, what is seen first. */
+export function overview(frame: Frame, size: Size, home: Box | null = null): Viewport {
+  const all = fitted(frame, size);
+  return all.scale >= LEAST ? all : opening(frame, size, home);
+}
+
+/** In the middle, large enough to read. */
+function middled(box: Box, size: Size): Viewport {
+  return {
+    x: size.width / 2 - (box.x + box.width / 2) * LEGIBLE,
+    y: size.height / 2 - (box.y + box.height / 2) * LEGIBLE,
+    scale: LEGIBLE,
+  };
+}
+
+/** The box in sight and large enough to read. */
+export function closeUp(view: Viewport, box: Box, size: Size): Viewport {
+  return view.scale >= LEGIBLE ? revealed(view, box, size) : middled(box, size);
 }
 
 /** By a factor; the point under (x, y) of the window stays where it is. */
 export function zoomed(view: Viewport, factor: number, x: number, y: number): Viewport {
-  const scale = clamp(view.scale * factor);
+  const scale = Math.min(Math.max(view.scale * factor, LEAST), MOST);
   const by = scale / view.scale;
   return { x: x - (x - view.x) * by, y: y - (y - view.y) * by, scale };
 }
@@ -64,8 +94,4 @@ function shift(start: number, length: number, room: number): number {
   const over = start + length + MARGIN - room;
   // What is larger than the room shows its beginning.
   return over > 0 ? -Math.min(over, start - MARGIN) : 0;
-}
-
-function clamp(scale: number): number {
-  return Math.min(Math.max(scale, LEAST), MOST);
 }

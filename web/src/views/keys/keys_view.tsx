@@ -88,7 +88,7 @@ export default function KeysView(_: ViewProps) {
         />
       )}
       {made !== null && (
-        <Dialog title="Your new key" close={() => setMade(null)}>
+        <Dialog title="Your new key" close={() => setMade(null)} firm>
           <p>It is shown this once and kept nowhere. Copy it now.</p>
           <div class="row keys-made">
             <code data-testid="made-key">{made}</code>

@@ -5,7 +5,7 @@ import { get, type Schemas } from "../../api/client";
 import { ENDS } from "../../live/progress";
 import { useResource } from "../../live/resource";
 import { setQuery } from "../../router";
-import { bytes, count, duration, exactTime, money } from "../../ui/format";
+import { bytes, count, duration, exactDay, money } from "../../ui/format";
 import { Bar, ErrorBox, Field, Loading } from "../../ui/parts";
 import type { ViewProps } from "../../views";
 import { DayChart } from "./day_chart";
@@ -64,7 +64,7 @@ function ThisMonth({ who }: { who: Schemas["WhoAmI"] }) {
   return (
     <section class="card padded stack" aria-label="This month">
       <h2>
-        This month <span class="soft small">until {exactTime(usage.resets_at)}</span>
+        This month <span class="soft small">until {exactDay(usage.resets_at)}</span>
       </h2>
       <div class="usage-month">
         <Part name="Jobs" used={usage.jobs} limit={usage.quotas.jobs} text={count} />
@@ -121,10 +121,10 @@ function Charts({ days, total }: { days: Day[]; total: Schemas["DaysTotal"] }) {
     <>
       <DayChart
         title="Jobs"
-        total={`${count(total.completed)} completed, ${count(total.failed)} failed, ${count(total.cancelled)} cancelled`}
+        total={`${count(total.completed)} done, ${count(total.failed)} failed, ${count(total.cancelled)} cancelled`}
         days={days.map((each) => each.date)}
         series={[
-          { name: "completed", values: days.map((each) => each.completed) },
+          { name: "done", values: days.map((each) => each.completed) },
           { name: "failed", values: days.map((each) => each.failed) },
           { name: "cancelled", values: days.map((each) => each.cancelled) },
         ]}

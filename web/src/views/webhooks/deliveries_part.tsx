@@ -1,5 +1,6 @@
 /** What was sent, or will be: the newest first, each with its tries. */
 
+import { useEffect, useState } from "preact/hooks";
 import { get, post, type Schemas } from "../../api/client";
 import { may } from "../../boot";
 import { usePages } from "../../live/pages";
@@ -12,6 +13,8 @@ import { attempt, say } from "../../ui/toasts";
 
 type Delivery = Schemas["DeliveryBody"];
 const STATES = ["pending", "delivered", "dead"] as const;
+/** No event tells of a try. */
+const PENDING_PACE = 3;
 
 interface DeliveriesProps {
   webhook: string | null;
@@ -128,9 +131,14 @@ export function DeliveryTable({ deliveries }: { deliveries: readonly Delivery[] 
 
 export function DeliveryDialog({ id, changed }: { id: string; changed: () => void }) {
   const path = { delivery_id: id };
-  const found = useResource(`delivery/${id}`, (signal) =>
-    get("/v1/deliveries/{delivery_id}", { path, signal }),
+  const [isPending, setPending] = useState(false);
+  const found = useResource(
+    `delivery/${id}`,
+    (signal) => get("/v1/deliveries/{delivery_id}", { path, signal }),
+    isPending ? { every: PENDING_PACE } : {},
   );
+  const state = found.data?.delivery.state;
+  useEffect(() => setPending(state === "pending"), [state]);
   const again = async () => {
     const told = await attempt(() => post("/v1/deliveries/{delivery_id}/redeliver", { path }));
     if (told === null) return;

@@ -92,6 +92,7 @@ interface EndpointProps {
 function Endpoint({ webhook, edit, reload, show }: EndpointProps) {
   const path = { webhook_id: webhook.webhook_id };
   const [isRemoving, setRemoving] = useState(false);
+  const [isRotating, setRotating] = useState(false);
   const test = async () => {
     const told = await attempt(() => post("/v1/webhooks/{webhook_id}/test", { path }));
     if (told === null) return;
@@ -102,6 +103,7 @@ function Endpoint({ webhook, edit, reload, show }: EndpointProps) {
   };
   const rotate = async () => {
     const made = await attempt(() => post("/v1/webhooks/{webhook_id}/rotate", { path }));
+    setRotating(false);
     if (made !== null) show(made.secret);
   };
   const toggle = async () => {
@@ -160,7 +162,7 @@ function Endpoint({ webhook, edit, reload, show }: EndpointProps) {
               {webhook.enabled ? "Turn off" : "Turn on"}
             </Button>
             {webhook.channel === "webhook" && (
-              <Button small look="quiet" onClick={rotate}>
+              <Button small look="quiet" onClick={() => setRotating(true)}>
                 New secret
               </Button>
             )}
@@ -176,6 +178,18 @@ function Endpoint({ webhook, edit, reload, show }: EndpointProps) {
           Deliveries
         </a>
       </footer>
+      {isRotating && (
+        <ConfirmDialog
+          title="Make a new secret?"
+          close={() => setRotating(false)}
+          act="Make a new one"
+          keep="Keep the old one"
+          confirm={rotate}
+        >
+          Calls are signed with both for a day, then with the new one alone. Whatever receives them
+          at {webhook.url} must know it by then.
+        </ConfirmDialog>
+      )}
       {isRemoving && (
         <ConfirmDialog
           title="Remove this endpoint?"
@@ -192,7 +206,7 @@ function Endpoint({ webhook, edit, reload, show }: EndpointProps) {
 
 function SecretDialog({ secret, close }: { secret: string; close: () => void }) {
   return (
-    <Dialog title="The secret that signs its calls" close={close}>
+    <Dialog title="The secret that signs its calls" close={close} firm>
       <p>
         It is shown this once. Give it to the program that receives the calls, to check signatures.
       </p>

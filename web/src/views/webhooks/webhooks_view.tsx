@@ -2,7 +2,7 @@
 
 import "./webhooks.css";
 import { setQuery } from "../../router";
-import { Tabs } from "../../ui/parts";
+import { Tabs } from "../../ui/tabs";
 import type { ViewProps } from "../../views";
 import { DeadLettersPart } from "./dead_letters_part";
 import { DeliveriesPart } from "./deliveries_part";
@@ -15,7 +15,7 @@ const TABS = [
 ] as const;
 
 export default function WebhooksView({ query }: ViewProps) {
-  const tab = query.get("tab") ?? "endpoints";
+  const tab = TABS.find((each) => each.id === query.get("tab"))?.id ?? "endpoints";
   return (
     <>
       <header>
@@ -33,18 +33,19 @@ export default function WebhooksView({ query }: ViewProps) {
             state: null,
           })
         }
-      />
-      {tab === "deliveries" ? (
-        <DeliveriesPart
-          webhook={query.get("webhook")}
-          state={query.get("state")}
-          open={query.get("delivery")}
-        />
-      ) : tab === "dead" ? (
-        <DeadLettersPart open={query.get("delivery")} />
-      ) : (
-        <EndpointsPart />
-      )}
+      >
+        {tab === "deliveries" ? (
+          <DeliveriesPart
+            webhook={query.get("webhook")}
+            state={query.get("state")}
+            open={query.get("delivery")}
+          />
+        ) : tab === "dead" ? (
+          <DeadLettersPart open={query.get("delivery")} />
+        ) : (
+          <EndpointsPart />
+        )}
+      </Tabs>
     </>
   );
 }
