@@ -60,8 +60,8 @@ def test_job_shows_its_graph_and_the_state_of_every_node(
     watched = open_page(live_server.url, f"#/jobs/{job_id}")
     page = watched.page
     is_running(watched)
-    page.get_by_label(re.compile("Delay.*running", re.IGNORECASE)).first.wait_for()
-    page.get_by_label(re.compile("EmptyImage|Empty Image.*(done|cached)")).first.wait_for()
+    page.get_by_role("button", name=re.compile("^Delay, running")).wait_for()
+    page.get_by_role("button", name=re.compile("^EmptyImage, (done|cached)")).wait_for()
 
 
 def test_same_state_after_a_reload_and_in_another_browser(

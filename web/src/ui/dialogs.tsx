@@ -56,16 +56,17 @@ interface ConfirmDialogProps {
   /** What it means. */
   children: ComponentChildren;
   keep?: string;
+  icon?: IconName;
 }
 
 /** For what cannot be taken back. */
 export function ConfirmDialog(props: ConfirmDialogProps) {
-  const { title, close, act, confirm, children, keep = "Keep it" } = props;
+  const { title, close, act, confirm, children, keep = "Keep it", icon = "trash" } = props;
   return (
     <Dialog title={title} close={close}>
       <p>{children}</p>
       <div class="row">
-        <Button look="danger" icon="trash" onClick={confirm}>
+        <Button look="danger" icon={icon} onClick={confirm}>
           {act}
         </Button>
         <Button onClick={close}>{keep}</Button>

@@ -11,6 +11,7 @@ import { FormDialog } from "../../ui/dialogs";
 import { count, duration, percent, shortId } from "../../ui/format";
 import { JobPill } from "../../ui/job_pill";
 import { Bar, Button, Empty, ErrorBox, Field, Loading, Notice, Time } from "../../ui/parts";
+import { TableCard } from "../../ui/table_card";
 import { attempt, say } from "../../ui/toasts";
 import { jobName } from "../../ui/words";
 
@@ -79,7 +80,7 @@ function Figures({ queue, reload }: { queue: Schemas["QueueBody"]; reload: () =>
           </div>
         )}
       </div>
-      <div class="card scroll-x">
+      <TableCard label="The queue by class">
         <table>
           <caption class="hidden">The queue by class</caption>
           <thead>
@@ -111,7 +112,7 @@ function Figures({ queue, reload }: { queue: Schemas["QueueBody"]; reload: () =>
             ))}
           </tbody>
         </table>
-      </div>
+      </TableCard>
       {isPausing && <PauseDialog close={() => setPausing(false)} done={reload} />}
     </>
   );
@@ -172,7 +173,7 @@ function OpenJobs({
     );
   }
   return (
-    <section class="card scroll-x" aria-label="Your open jobs">
+    <TableCard label="Your open jobs">
       <table>
         <caption class="hidden">Your open jobs in the order in which they run</caption>
         <thead>
@@ -199,7 +200,7 @@ function OpenJobs({
           <a href={href(["jobs"], { status: "queued" })}>All that wait</a>
         </p>
       )}
-    </section>
+    </TableCard>
   );
 }
 

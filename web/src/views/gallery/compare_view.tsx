@@ -11,6 +11,7 @@ import { href, setQuery } from "../../router";
 import { bytes, plural, shortId } from "../../ui/format";
 import { Thumb } from "../../ui/output";
 import { Button, Empty, ErrorBox, Loading, Notice, Time } from "../../ui/parts";
+import { TableCard } from "../../ui/table_card";
 import { Tabs } from "../../ui/tabs";
 import type { ViewProps } from "../../views";
 import { Blink, SideBySide, Slider } from "./compare_modes";
@@ -238,7 +239,7 @@ interface TableProps {
 
 function ParameterTable({ rows, caption, isOne }: TableProps) {
   return (
-    <div class="card scroll-x">
+    <TableCard label="Parameters side by side">
       <table class="compare-table">
         <caption class="hidden">{caption}</caption>
         <thead>
@@ -264,6 +265,6 @@ function ParameterTable({ rows, caption, isOne }: TableProps) {
           ))}
         </tbody>
       </table>
-    </div>
+    </TableCard>
   );
 }

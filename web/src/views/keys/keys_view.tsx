@@ -19,6 +19,7 @@ import {
   Pill,
   Time,
 } from "../../ui/parts";
+import { TableCard } from "../../ui/table_card";
 import { attempt } from "../../ui/toasts";
 import type { ViewProps } from "../../views";
 
@@ -54,7 +55,7 @@ export default function KeysView(_: ViewProps) {
         </Empty>
       )}
       {list.data !== null && list.data.keys.length > 0 && (
-        <div class="card scroll-x">
+        <TableCard label="Your API keys">
           <table>
             <caption class="hidden">Your API keys</caption>
             <thead>
@@ -75,7 +76,7 @@ export default function KeysView(_: ViewProps) {
               ))}
             </tbody>
           </table>
-        </div>
+        </TableCard>
       )}
       {isMaking && (
         <MakeDialog

@@ -7,9 +7,11 @@ import { may } from "../../boot";
 import { progressOfJobs, TURNS } from "../../live/progress";
 import { useResource } from "../../live/resource";
 import { href } from "../../router";
-import { percent, shortId } from "../../ui/format";
+import { percent } from "../../ui/format";
 import { Icon } from "../../ui/icons";
-import { Bar, Button, ErrorBox, Pill, Time } from "../../ui/parts";
+import { JobPill } from "../../ui/job_pill";
+import { Bar, Button, ErrorBox, Time } from "../../ui/parts";
+import { jobName } from "../../ui/words";
 import { ACCEPTED, openFile } from "./drop";
 import { EXAMPLES, type Example } from "./examples";
 import { FirstRun } from "./first_run";
@@ -178,7 +180,7 @@ function LatestJobs() {
 
 function JobCard({ job }: { job: Schemas["V2Execution"] }) {
   const progress = progressOfJobs.value.get(job.id)?.progress ?? job.progress.fraction;
-  const name = job.origin.workflow_id ?? `Job ${shortId(job.id)}`;
+  const name = jobName(job);
   const picture =
     job.cover?.thumbnail ?? (job.cover?.content_type?.startsWith("image/") ? job.cover.url : null);
   return (
@@ -200,7 +202,7 @@ function JobCard({ job }: { job: Schemas["V2Execution"] }) {
             </>
           ) : (
             <span class="row">
-              <Pill state={job.status} />
+              <JobPill job={job} />
               <span class="soft small">
                 <Time at={job.timing.submitted_at} />
               </span>

@@ -7,6 +7,7 @@ import { useResource } from "../../live/resource";
 import { setQuery } from "../../router";
 import { bytes, count, duration, exactDay, money } from "../../ui/format";
 import { Bar, ErrorBox, Field, Loading } from "../../ui/parts";
+import { TableCard } from "../../ui/table_card";
 import type { ViewProps } from "../../views";
 import { DayChart } from "./day_chart";
 
@@ -152,7 +153,7 @@ function Charts({ days, total }: { days: Day[]; total: Schemas["DaysTotal"] }) {
 
 function Earlier({ months }: { months: Schemas["MonthBody"][] }) {
   return (
-    <section class="card scroll-x" aria-label="Earlier months">
+    <TableCard label="Earlier months">
       <table>
         <caption class="hidden">Earlier months</caption>
         <thead>
@@ -172,6 +173,6 @@ function Earlier({ months }: { months: Schemas["MonthBody"][] }) {
           ))}
         </tbody>
       </table>
-    </section>
+    </TableCard>
   );
 }

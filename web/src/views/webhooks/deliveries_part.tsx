@@ -9,6 +9,7 @@ import { useResource } from "../../live/resource";
 import { href, setQuery } from "../../router";
 import { duration, exactTime, shortId } from "../../ui/format";
 import { Button, Dialog, Empty, ErrorBox, Field, Loading, Pill, Time } from "../../ui/parts";
+import { TableCard } from "../../ui/table_card";
 import { attempt, say } from "../../ui/toasts";
 
 type Delivery = Schemas["DeliveryBody"];
@@ -78,7 +79,7 @@ export function DeliveriesPart({ webhook, state, open }: DeliveriesProps) {
 
 export function DeliveryTable({ deliveries }: { deliveries: readonly Delivery[] }) {
   return (
-    <div class="card scroll-x">
+    <TableCard label="Deliveries">
       <table>
         <caption class="hidden">Deliveries</caption>
         <thead>
@@ -125,7 +126,7 @@ export function DeliveryTable({ deliveries }: { deliveries: readonly Delivery[] 
           ))}
         </tbody>
       </table>
-    </div>
+    </TableCard>
   );
 }
 

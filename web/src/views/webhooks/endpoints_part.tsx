@@ -183,6 +183,7 @@ function Endpoint({ webhook, edit, reload, show }: EndpointProps) {
           title="Make a new secret?"
           close={() => setRotating(false)}
           act="Make a new one"
+          icon="key"
           keep="Keep the old one"
           confirm={rotate}
         >
