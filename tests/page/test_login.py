@@ -148,6 +148,7 @@ def test_logging_out_leads_other_tabs_to_the_login_and_back(
     log_in(one, key_for(gate, "gina"))
     one.page.get_by_text("Live").wait_for()
     other = new_tab(one)
+    other.page.wait_for_load_state("networkidle")
     other.page.get_by_role("button", name="Log out").click()
     one.page.get_by_label("API key or token").wait_for()
     log_in(one, key_for(gate, "hugo"))

@@ -351,6 +351,7 @@ def test_saving_keeps_declared_inputs_and_what_was_set(
     page.get_by_role("button", name="Save", exact=True).click()
     page.wait_for_url(re.compile("detailed@2"))
     page.get_by_role("textbox", name="detail", exact=True).wait_for()
+    page.get_by_test_id("estimate").wait_for()
     saved = running_server.call("GET", "/v1/workflows/detailed")[1]
     assert saved["version"] == 2
     assert saved["inputs"][0]["default"] == 7
