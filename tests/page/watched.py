@@ -4,13 +4,18 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
+"""Other tests make networks for containers meanwhile: the browser lets go of its requests then. The
+page has to get over it, as over any break.
+"""
+
 
 class WatchedPage:
     def __init__(self, page: Any, url: str) -> None:
         self.page = page
         self.url = url
         self.faults: list[str] = []
-        self._expected: list[str] = []
+        self._expected = [NETWORK_CHANGED]
         page.on("console", self._note_console)
         page.on("pageerror", lambda error: self.faults.append(f"script: {error}"))
         page.on("requestfailed", self._note_failed)
