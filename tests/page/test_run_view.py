@@ -372,7 +372,7 @@ def test_nothing_is_run_while_a_file_is_on_its_way(
     drop(page, "main", "load.json", "application/json", json.dumps(workflow).encode())
     page.get_by_role("button", name="Choose an image").wait_for()
     held: list[Any] = []
-    page.route("**/v1/uploads", lambda route: held.append(route))  # noqa: PLW0108
+    page.route("**/v1/uploads", lambda route: held.append(route))  # noqa: PLW0108 (Playwright takes no builtin)
     buffer = io.BytesIO()
     Image.new("RGB", (8, 8)).save(buffer, "PNG")
     drop(page, ".run-file", "new.png", "image/png", buffer.getvalue())
